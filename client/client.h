@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// client: one engine rank: its session of the moment, its regions and leases, and reattaching.
+//
+// Owner threads: any caller, one at a time under mutex_; one background thread owns the receiving
+// side of the control socket and every attach. Invariants: the mutex is never held over a wait or
+// over a call that may wait; session_ is set by the background thread alone, and stays set until
+// every operation of it has its terminal completion; nothing of a session is used after that.
+//
+// How a wait ends: hicache_wait sleeps on the daemon's wake word in slices of kWaitSliceMs. The
+// background thread, which sees the daemon's death on the socket, wakes that same word from this
+// process. Only a wake that falls between a waiter's last look and its sleep is lost, and costs
+// one slice. An eventfd instead would cost a descriptor, a wake message and a pass through the
+// background thread for every completion.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/connection.h"
+#include "client/fork_guard.h"
+#include "client/handshake.h"
+#include "client/hicache.h"
+#include "client/lease_table.h"
+#include "client/open_arguments.h"
+#include "client/prefix_rule.h"
+#include "client/region_table.h"
+#include "client/session.h"
+#include "proto/result.h"
+#include "shm/unique_fd.h"
+
+namespace hc {
+
+inline constexpr std::uint32_t kWaitSliceMs = 100;
+// A daemon reports an operation late within one of its turns. After this much more, we do.
+inline constexpr std::uint32_t kLateGraceMs = 200;
+// How long a daemon whose socket has closed may take to exit before its memory operations are
+// reported late, and before its silence is taken for what a closed socket promises anyway: that
+// it touches no client memory any more.
+inline constexpr std::uint32_t kExitLateMs = 100;
+inline constexpr std::uint32_t kExitWaitMs = 5000;
+inline constexpr std::uint32_t kBackoffMinMs = 50;
+inline constexpr std::uint32_t kBackoffMaxMs = 2000;
+
+class Client {
+ public:
+  static Result<std::unique_ptr<Client>> open(OpenPlan plan);
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  // timed_out: the daemon may still touch the memory of operations.
+  Result<void> close(std::uint32_t timeout_ms);
+
+  bool in_child() const { return fork_guard_.in_child(); }
+  Result<void> state();
+  std::uint64_t instances();
+
+  Result<void> register_region(const hicache_region* region, std::uint32_t timeout_ms);
+  Result<void> unregister_region(std::uint32_t region, std::uint32_t timeout_ms);
+
+  struct Pages {
+    const hicache_page* data;
+    std::size_t count;
+  };
+  Result<void> exists_prefix(Pages pages, OwnedParts owned, hicache_prefix& out);
+
+  // All of them answer the op id.
+  Result<std::uint64_t> submit(Verb verb, const hicache_op* op, Pages pages);
+  Result<std::uint64_t> release(const hicache_op* op, std::uint64_t lease);
+  Result<std::uint64_t> flush(const hicache_op* op);
+  Result<std::uint64_t> cancel(const hicache_op* op, std::uint64_t target);
+
+  Result<std::size_t> poll(std::span<hicache_completion> out);
+  Result<std::size_t> wait(std::span<hicache_completion> out, std::uint32_t timeout_ms);
+  int event_fd();
+
+  Result<hicache_view> lease_view(std::uint64_t lease, std::uint32_t page, std::uint32_t kind);
+  bool view_intact(const hicache_view& view);
+
+  Result<void> space_switch(std::string weight_version, std::uint32_t timeout_ms);
+  Result<StatsReply> stats(std::uint32_t timeout_ms);
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  // A request on the control socket. It stays here until its answer comes, also when its caller
+  // has left: the answer still has to be applied.
+  struct ControlCall {
+    std::uint64_t request_id = 0;
+    std::function<Result<void>(ControlMessage&)> apply;  // on ok; an error breaks the session
+    std::function<void()> undo;                          // on any other answer of the daemon
+    bool done = false;
+    Code code = Code::ok;
+    std::string text;
+  };
+  using CallPtr = std::shared_ptr<ControlCall>;
+  struct ControlRequest {
+    MessageType type;
+    std::vector<std::uint8_t> body;
+    int fd = -1;
+  };
+
+  explicit Client(OpenPlan plan);
+  Result<void> start();
+  Result<void> await_open();
+
+  // client.cpp
+  bool attached() const { return session_ != nullptr && !session_->closed(); }
+  Error not_attached() const;
+  Result<void> check_attached() const;
+  Result<void> check_data(bool held_is_ok) const;
+  void break_session(std::string why);
+  void announce();
+
+  // client_ops.cpp
+  PageRules rules_of(Verb verb, std::uint8_t kind_mask) const;
+  Result<std::uint64_t> launch(Session::Submission submission);
+  std::size_t collect(std::span<hicache_completion> out);
+  std::uint32_t wait_flags() const;
+
+  // client_control.cpp
+  Result<CallPtr> begin_call(Lock& lock, ControlRequest request, CallPtr call, Deadline deadline);
+  Result<void> end_call(Lock& lock, const CallPtr& call, Deadline deadline);
+  static ControlRequest unregister_request(std::uint32_t region);
+  CallPtr unregister_call(std::uint32_t region);
+  void unregister_unasked(std::uint32_t region);
+  Result<void> apply_space_switch(ControlMessage& message);
+  void handle(ControlMessage& message);
+
+  // client_background.cpp
+  void run();
+  bool publish(const std::shared_ptr<Session>& session, const AttachPlan& plan);
+  bool note_failure(const Error& error);
+  void serve(Session& session);
+  void end_session(Session& session);
+  void await_daemon_exit(Session& session);
+  bool pause(std::uint32_t& backoff_ms);
+
+  ForkGuard fork_guard_;
+  OpenPlan plan_;                     // its space follows hicache_space_switch
+  UniqueFd stop_fd_;                  // readable once the background thread has to end
+  UniqueFd event_fd_;
+  std::thread background_;
+  std::minstd_rand jitter_;           // background thread only
+
+  std::mutex mutex_;
+  std::condition_variable changed_;   // session, calls, regions, attempts, completions
+  std::shared_ptr<Session> session_;
+  std::uint32_t attachments_ = 0;
+  std::uint64_t instances_ = 0;
+  Uuid last_instance_{};
+  std::uint64_t attempts_ = 0;
+  Error last_failure_{Code::disconnected, 0, "no daemon has answered yet"};
+  bool final_ = false;                // last_failure_ is for good
+  bool closing_ = false;
+  bool stop_ = false;
+  RegionTable regions_;
+  LeaseTable leases_;
+  std::map<std::uint64_t, CallPtr> calls_;
+  std::optional<std::string> switch_target_;  // set until the daemon has confirmed it
+  CallPtr switch_call_;
+  std::vector<hicache_completion> ready_;     // taken, not handed out: [ready_head_, end)
+  std::size_t ready_head_ = 0;
+  std::uint64_t overdue_checked_ns_ = 0;
+  std::uint32_t waiters_ = 0;
+  bool event_wanted_ = false;
+  PartSelector parts_;
+  PrefixScan scan_;
+};
+
+}  // namespace hc
+
+// What the C interface names.
+struct hicache_client {
+  std::unique_ptr<hc::Client> client;
+};

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// client_ops: submitting operations and taking completions.
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+
+#include "client/argument_error.h"
+#include "client/client.h"
+#include "shm/doorbell.h"
+
+namespace hc {
+
+namespace {
+
+constexpr std::uint64_t kMsNs = 1'000'000;
+constexpr std::uint64_t kOverdueCheckNs = 10 * kMsNs;
+
+OpRecord record_of(const RequestEntry& entry) {
+  OpRecord record;
+  record.verb = static_cast<Verb>(entry.verb);
+  record.region = entry.region;
+  record.user_data = entry.client_data;
+  record.late_at_ns =
+      monotonic_ns() + (std::uint64_t{entry.deadline_ms} + kLateGraceMs) * kMsNs;
+  return record;
+}
+
+void clear_event(int event_fd) {
+  std::uint64_t count = 0;
+  // Not readable is fine: then there is nothing to clear.
+  static_cast<void>(::read(event_fd, &count, sizeof count) == ssize_t{sizeof count});
+}
+
+}  // namespace
+
+PageRules Client::rules_of(Verb verb, std::uint8_t kind_mask) const {
+  return PageRules{plan_.space, plan_.shard, verb, kind_mask, nullptr};
+}
+
+Result<std::uint64_t> Client::launch(Session::Submission submission) {
+  submission.record = record_of(submission.entry);
+  submission.record.page_count = static_cast<std::uint32_t>(submission.pages.size());
+  OpName name;
+  switch (session_->submit(submission, name)) {
+    case Code::ok: return op_id_of(name);
+    case Code::busy:
+      return make_error(Code::busy, std::to_string(kOpSlotsPerSession) +
+                                        " operations are in flight: take completions first");
+    default: break;
+  }
+  break_session("the daemon's request index is impossible");
+  return not_attached();
+}
+
+Result<std::uint64_t> Client::submit(Verb verb, const hicache_op* op, Pages pages) {
+  const Lock lock(mutex_);
+  auto entry = check_op(verb, op, plan_.space);
+  HC_TRY(entry);
+  PageRules rules = rules_of(verb, op->kind_mask);
+  if (verb == Verb::store || verb == Verb::load) {
+    HC_TRY_VOID(check_bounds("op.region", op->region, {0, kRegionsPerSession - 1U}));
+    const RegionSlot& slot = regions_.at(op->region);
+    if (slot.state != RegionState::registered) {
+      return make_error(Code::bad_argument, "op.region = " + std::to_string(op->region) +
+                                                ": must be a registered region");
+    }
+    rules.region = &slot.known->plan.shape;
+    HC_TRY_VOID(check_kinds_of_region(rules, op->region));
+  }
+  HC_TRY_VOID(check_pages(rules, pages.data, pages.count));
+  HC_TRY_VOID(check_data(false));
+  Session::Submission submission;
+  submission.entry = *entry;
+  submission.rules = &rules;
+  submission.pages = {pages.data, pages.count};
+  return launch(submission);
+}
+
+Result<std::uint64_t> Client::release(const hicache_op* op, std::uint64_t handle) {
+  const Lock lock(mutex_);
+  auto entry = check_op(Verb::release, op, plan_.space);
+  HC_TRY(entry);
+  const Lease* const lease = leases_.find(handle);
+  if (lease == nullptr) {
+    return make_error(Code::bad_argument, "lease = " + std::to_string(handle) +
+                                              ": must be a lease that is held");
+  }
+  if (!lease->alive) {
+    leases_.erase(handle);
+    return make_error(Code::not_found, "lease = " + std::to_string(handle) +
+                                           " had ended with its session or space");
+  }
+  HC_TRY_VOID(check_attached());
+  Session::Submission submission;
+  submission.entry = *entry;
+  submission.entry.lease = lease->daemon_lease.value;
+  auto op_id = launch(submission);
+  HC_TRY(op_id);
+  leases_.erase(handle);
+  return op_id;
+}
+
+Result<std::uint64_t> Client::flush(const hicache_op* op) {
+  const Lock lock(mutex_);
+  auto entry = check_op(Verb::flush, op, plan_.space);
+  HC_TRY(entry);
+  HC_TRY_VOID(check_attached());
+  Session::Submission submission;
+  submission.entry = *entry;
+  return launch(submission);
+}
+
+Result<std::uint64_t> Client::cancel(const hicache_op* op, std::uint64_t target) {
+  const Lock lock(mutex_);
+  auto entry = check_op(Verb::cancel, op, plan_.space);
+  HC_TRY(entry);
+  if (target == 0) {
+    return make_error(Code::bad_argument, "target_op_id = 0: must be the id of an operation");
+  }
+  HC_TRY_VOID(check_attached());
+  const OpName name = op_name_of(target);
+  if (session_->ops().find(name) == nullptr) {
+    return make_error(Code::not_found, "target_op_id = " + std::to_string(target) +
+                                           " is not in flight");
+  }
+  Session::Submission submission;
+  submission.entry = *entry;
+  submission.entry.target_slot = name.slot;
+  submission.entry.target_sequence = name.sequence;
+  return launch(submission);
+}
+
+std::size_t Client::collect(std::span<hicache_completion> out) {
+  if (event_wanted_) {
+    // Before the rings are read: what comes afterwards makes it readable again.
+    clear_event(event_fd_.get());
+  }
+  const std::size_t waiting = ready_.size() - ready_head_;
+  if (attached() && waiting < out.size()) {
+    if (session_->take_completions(ready_, out.size() - waiting, leases_) != Code::ok) {
+      break_session("the daemon sent a completion that nobody waits for");
+    }
+  }
+  if (session_ != nullptr) {
+    const std::uint64_t now_ns = monotonic_ns();
+    if (now_ns - overdue_checked_ns_ >= kOverdueCheckNs) {
+      overdue_checked_ns_ = now_ns;
+      session_->report_overdue(now_ns, ready_);
+    }
+  }
+  const std::size_t count = std::min(out.size(), ready_.size() - ready_head_);
+  const auto first = ready_.begin() + static_cast<std::ptrdiff_t>(ready_head_);
+  std::copy(first, first + static_cast<std::ptrdiff_t>(count), out.begin());
+  ready_head_ += count;
+  if (ready_head_ == ready_.size()) {
+    ready_.clear();
+    ready_head_ = 0;
+  }
+  if (event_wanted_ && (!ready_.empty() || (attached() && session_->has_news()))) {
+    static_cast<void>(ring_doorbell(event_fd_.get()));
+  }
+  return count;
+}
+
+std::uint32_t Client::wait_flags() const {
+  return (waiters_ > 0 ? kWaitFutex : 0U) | (event_wanted_ ? kWaitPacket : 0U);
+}
+
+Result<std::size_t> Client::poll(std::span<hicache_completion> out) {
+  const Lock lock(mutex_);
+  const std::size_t count = collect(out);
+  if (count == 0 && session_ == nullptr) {
+    return not_attached();
+  }
+  return count;
+}
+
+Result<std::size_t> Client::wait(std::span<hicache_completion> out, std::uint32_t timeout_ms) {
+  const Deadline deadline = deadline_after_ms(timeout_ms);
+  Lock lock(mutex_);
+  while (true) {
+    if (const std::size_t count = collect(out); count > 0) {
+      return count;
+    }
+    if (session_ == nullptr) {
+      return not_attached();
+    }
+    const int left_ms = std::min(poll_timeout_ms(deadline), static_cast<int>(kWaitSliceMs));
+    if (left_ms == 0) {
+      return make_error(Code::timed_out,
+                        "no completion in " + std::to_string(timeout_ms) + " ms");
+    }
+    if (session_->closed()) {
+      changed_.wait_for(lock, std::chrono::milliseconds(left_ms));
+      continue;
+    }
+    // The copy keeps the word mapped while this thread sleeps on it.
+    const std::shared_ptr<Session> session = session_;
+    ++waiters_;
+    session->say_waiting(wait_flags());
+    const std::uint32_t seen = session->wake_word();
+    if (!session->has_news()) {
+      lock.unlock();
+      static_cast<void>(wait_on(session->wake_word_place(), seen,
+                                static_cast<std::int64_t>(left_ms) * std::int64_t{kMsNs}));
+      lock.lock();
+    }
+    --waiters_;
+    session->say_waiting(wait_flags());
+  }
+}
+
+}  // namespace hc

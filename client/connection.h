@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// connection: the client's end of the control socket: whole messages with their descriptors.
+//
+// Owner threads: one thread receives (the client's background thread); sending may be done by any
+// thread, one at a time. Invariants: no call waits for the daemon longer than it says; SIGPIPE is
+// never raised; a message that breaks its own header is Code::protocol and nothing of it is used.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "proto/handshake.h"
+#include "proto/result.h"
+#include "shm/unique_fd.h"
+
+namespace hc {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+Deadline deadline_after_ms(std::uint64_t timeout_ms);
+// What is left for poll(2), rounded up; 0 when it has passed.
+int poll_timeout_ms(Deadline deadline);
+
+struct ControlMessage {
+  MessageHeader header{};
+  std::vector<std::uint8_t> body;
+  std::vector<UniqueFd> fds;
+
+  bool is(MessageType type) const {
+    return header.type == static_cast<std::uint16_t>(type);
+  }
+  Code status() const;
+  // The body as the daemon's line of text, for a status other than ok.
+  std::string text() const;
+
+  // The body starts with a `Record`; nothing if it is shorter.
+  template <WireStruct Record>
+  const Record* record() const;
+};
+
+class Connection {
+ public:
+  // disconnected: nobody listens there now.
+  static Result<Connection> connect(const std::string& path);
+
+  // ok; busy: the daemon does not read now; disconnected; io_error (too large for the socket).
+  Result<void> send(MessageType type, std::uint64_t request_id,
+                    std::span<const std::uint8_t> body, std::span<const int> fds);
+
+  // The next message, waiting until `deadline` or until `stop_fd` turns readable (cancelled).
+  Result<ControlMessage> receive(Deadline deadline, int stop_fd);
+
+  int fd() const { return fd_.get(); }
+
+ private:
+  explicit Connection(UniqueFd fd);
+  Result<ControlMessage> take();
+
+  UniqueFd fd_;
+  std::vector<std::uint8_t> buffer_;
+};
+
+template <WireStruct Record>
+const Record* ControlMessage::record() const {
+  // Bodies come from operator new, so they are aligned for every record.
+  return body.size() >= sizeof(Record) ? reinterpret_cast<const Record*>(body.data()) : nullptr;
+}
+
+}  // namespace hc

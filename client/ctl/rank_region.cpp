@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// rank_region: a memory file with one area per (kind, run).
+#include "client/ctl/rank_region.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "proto/check.h"
+#include "proto/limits.h"
+
+namespace hc {
+
+namespace {
+
+constexpr std::uint64_t kRowAlign = 64;
+constexpr int kSpoiled = 0xA5;
+
+std::uint64_t rounded(std::uint64_t bytes, std::uint64_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+Result<RankRegion> RankRegion::make(const SpaceDescriptor& space, std::uint32_t rows,
+                                    std::uint32_t runs) {
+  std::vector<std::vector<Run>> kinds;
+  std::uint64_t bytes = 0;
+  for (const KindSpec& kind : space.kinds) {
+    std::vector<Run> pieces;
+    std::uint64_t done = 0;
+    for (std::uint32_t piece = 0; piece < runs; ++piece) {
+      const std::uint64_t end = std::uint64_t{kind.payload_bytes} * (piece + 1) / runs;
+      const std::uint64_t stride = rounded(end - done, kRowAlign);
+      pieces.push_back({bytes, stride, done, end - done});
+      bytes += stride * rows;
+      done = end;
+    }
+    kinds.push_back(std::move(pieces));
+  }
+  bytes = rounded(bytes, kBlockBytes);
+  const int fd = ::memfd_create("cachectl-rank", MFD_CLOEXEC);
+  if (fd < 0) {
+    return make_error(Code::io_error, "a memory file for a rank's pages", errno);
+  }
+  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
+    const int error = errno;
+    ::close(fd);
+    return make_error(Code::io_error, "the size of a rank's memory file", error);
+  }
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) {
+    const int error = errno;
+    ::close(fd);
+    return make_error(Code::io_error, "the mapping of a rank's memory file", error);
+  }
+  RankRegion region(fd, static_cast<std::uint8_t*>(memory), bytes, rows);
+  region.kinds_ = std::move(kinds);
+  return region;
+}
+
+RankRegion::RankRegion(RankRegion&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)),
+      memory_(std::exchange(other.memory_, nullptr)),
+      bytes_(other.bytes_),
+      rows_(other.rows_),
+      kinds_(std::move(other.kinds_)) {}
+
+RankRegion::~RankRegion() {
+  if (memory_ != nullptr) {
+    ::munmap(memory_, bytes_);
+  }
+  if (fd_ >= 0) {
+    ::close(fd_);
+  }
+}
+
+hicache_code RankRegion::attach(hicache_client* client, std::uint32_t number,
+                                std::uint32_t timeout_ms) const {
+  std::vector<std::vector<hicache_run>> runs(kinds_.size());
+  std::vector<hicache_layout> layouts;
+  for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
+    for (const Run& run : kinds_[kind]) {
+      runs[kind].push_back({run.area_offset, run.stride, run.length});
+    }
+    layouts.push_back({static_cast<std::uint32_t>(kind),
+                       static_cast<std::uint32_t>(runs[kind].size()), runs[kind].data()});
+  }
+  hicache_region region{};
+  region.region = number;
+  region.fd = fd_;
+  region.size_bytes = bytes_;
+  region.rows = rows_;
+  region.layout_count = static_cast<std::uint32_t>(layouts.size());
+  region.layouts = layouts.data();
+  return hicache_register_region(client, &region, timeout_ms);
+}
+
+void RankRegion::fill(std::uint32_t row, const StreamKey& key) {
+  HC_CHECK(row < rows_ && key.kind < kinds_.size());
+  for (const Run& run : kinds_[key.kind]) {
+    fill_stream(key, run.payload_offset, {at(run, row), run.length});
+  }
+}
+
+void RankRegion::spoil(std::uint32_t row, std::uint16_t kind) {
+  HC_CHECK(row < rows_ && kind < kinds_.size());
+  for (const Run& run : kinds_[kind]) {
+    std::memset(at(run, row), kSpoiled, run.length);
+  }
+}
+
+StreamMismatch RankRegion::compare(std::uint32_t row, const StreamKey& key) const {
+  HC_CHECK(row < rows_ && key.kind < kinds_.size());
+  StreamMismatch all;
+  for (const Run& run : kinds_[key.kind]) {
+    const StreamMismatch found =
+        compare_stream(key, run.payload_offset, {at(run, row), run.length});
+    if (all.wrong_bytes == 0) {
+      all.first_offset = found.first_offset;
+    }
+    all.wrong_bytes += found.wrong_bytes;
+  }
+  return all;
+}
+
+}  // namespace hc

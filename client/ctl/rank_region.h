@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// rank_region: the memory that a rank's pages live in, in the place of a KV cache on a GPU.
+//
+// Each kind is cut into runs, as an engine cuts a page by layers: run r of page `row` lies in the
+// run's own area, at row * stride. Owner thread: the rank's only thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "client/ctl/stream.h"
+#include "client/hicache.h"
+#include "proto/result.h"
+#include "proto/space.h"
+
+namespace hc {
+
+class RankRegion {
+ public:
+  static Result<RankRegion> make(const SpaceDescriptor& space, std::uint32_t rows,
+                                 std::uint32_t runs);
+  RankRegion(RankRegion&& other) noexcept;
+  RankRegion& operator=(RankRegion&&) = delete;
+  ~RankRegion();
+
+  std::uint32_t rows() const { return rows_; }
+  // Registers the memory as region `number` of the client.
+  hicache_code attach(hicache_client* client, std::uint32_t number, std::uint32_t timeout_ms) const;
+
+  // Writes the stream into one payload of a row.
+  void fill(std::uint32_t row, const StreamKey& key);
+  // Writes bytes that no stream would hold there, so that a load that copies nothing is seen.
+  void spoil(std::uint32_t row, std::uint16_t kind);
+  StreamMismatch compare(std::uint32_t row, const StreamKey& key) const;
+
+ private:
+  struct Run {
+    std::uint64_t area_offset;     // of row 0, in the region
+    std::uint64_t stride;
+    std::uint64_t payload_offset;
+    std::uint64_t length;
+  };
+  RankRegion(int fd, std::uint8_t* memory, std::uint64_t bytes, std::uint32_t rows)
+      : fd_(fd), memory_(memory), bytes_(bytes), rows_(rows) {}
+  std::uint8_t* at(const Run& run, std::uint32_t row) const {
+    return memory_ + run.area_offset + row * run.stride;
+  }
+
+  int fd_;
+  std::uint8_t* memory_;
+  std::uint64_t bytes_;
+  std::uint32_t rows_;
+  std::vector<std::vector<Run>> kinds_;
+};
+
+}  // namespace hc

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// status_command: state, tiers and sessions of the daemon on one screen.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "client/ctl/amount.h"
+#include "client/ctl/commands.h"
+#include "client/ctl/render.h"
+
+namespace hc {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kBarColumns = 30;
+
+// "[####....]  50.0 %  2,500 of 5,000 frames used"
+std::string used_of(const json& answer, const std::string& tier, const std::string& unit) {
+  const std::uint64_t total = number_at(answer, "/" + tier + "/" + unit + "_total");
+  const std::uint64_t free = std::min(total, number_at(answer, "/" + tier + "/" + unit + "_free"));
+  if (total == 0) {
+    return "no " + unit + " yet: no engine has attached";
+  }
+  const double share = static_cast<double>(total - free) / static_cast<double>(total);
+  return bar(share, kBarColumns) + "  " + format_count(total - free) + " of " +
+         format_count(total) + " " + unit;
+}
+
+std::string load_text(const json& answer) {
+  const std::uint64_t total = number_at(answer, "/load/slots_total");
+  return format_count(number_at(answer, "/load/slots_scanned")) + " of " + format_count(total) +
+         " slots scanned, " + format_count(number_at(answer, "/load/live")) + " live, " +
+         format_count(number_at(answer, "/load/dropped")) + " dropped";
+}
+
+std::string sessions_text(const json& answer) {
+  using Align = Table::Align;
+  Table table({{"group", Align::left},
+               {"rank", Align::right},
+               {"pid", Align::right},
+               {"shard", Align::right},
+               {"ops", Align::right},
+               {"leases", Align::right},
+               {"leased pages", Align::right},
+               {"regions", Align::right}});
+  for (const json& session : list_at(answer, "/sessions")) {
+    table.add({text_at(session, "/group"),
+               std::to_string(number_at(session, "/rank")) + "/" +
+                   std::to_string(number_at(session, "/world")),
+               std::to_string(number_at(session, "/pid")),
+               std::to_string(number_at(session, "/shard")),
+               format_count(number_at(session, "/ops")),
+               format_count(number_at(session, "/leases")),
+               format_count(number_at(session, "/leased_pages")),
+               format_count(number_at(session, "/regions"))});
+  }
+  return table.text();
+}
+
+}  // namespace
+
+std::string render_status(const json& answer) {
+  Pairs pairs{{"state", text_at(answer, "/state")},
+              {"version", text_at(answer, "/version") + ", pid " +
+                              std::to_string(number_at(answer, "/pid"))},
+              {"up", format_seconds(static_cast<double>(number_at(answer, "/uptime_ms")) / 1e3)},
+              {"cold start", text_at(answer, "/cold_start")},
+              {"volume", text_at(answer, "/volume") + " (" + text_at(answer, "/disk_backend") +
+                             ")"},
+              {"L2 size", format_bytes(number_at(answer, "/l2/bytes"))},
+              {"L2 in use", used_of(answer, "l2", "frames")},
+              {"L3 size", format_bytes(number_at(answer, "/l3/allocated_bytes")) + " of " +
+                              format_bytes(number_at(answer, "/l3/budget_bytes")) +
+                              " allocated"},
+              {"L3 in use", used_of(answer, "l3", "slots")}};
+  if (number_at(answer, "/load/slots_total") != 0) {
+    pairs.emplace_back("load", load_text(answer));
+  }
+  std::string out = render_pairs("", pairs);
+  if (list_at(answer, "/sessions").empty()) {
+    return out + "\nno sessions\n";
+  }
+  return out + "\n" + sessions_text(answer);
+}
+
+int run_status(const CommandContext& context) {
+  return run_read_command(context, "status", render_status);
+}
+
+}  // namespace hc

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// handshake: one attempt to attach: socket, memory files, replies, arenas, known regions.
+//
+// Owner thread: the client's background thread; nothing here takes the client's mutex. Invariants:
+// either everything of the session is mapped and judged, or nothing of the attempt remains.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/connection.h"
+#include "client/open_arguments.h"
+#include "client/region_table.h"
+#include "client/session.h"
+#include "proto/result.h"
+
+namespace hc {
+
+struct AttachPlan {
+  OpenPlan open;                // with the space as it is now
+  std::uint32_t attachment = 1;
+  std::vector<std::shared_ptr<const KnownRegion>> regions;  // registered again
+  Deadline deadline;
+  int stop_fd = -1;
+};
+
+Result<std::shared_ptr<Session>> attach(const AttachPlan& plan);
+
+// Judges the descriptor of a status table from the daemon.
+Result<StatusTableReader> open_status_table(ControlMessage& message, std::size_t fd_index,
+                                            std::uint64_t size_bytes);
+
+// The arenas of one `arenas` message. protocol: counts that do not fit.
+Result<void> add_arenas(ControlMessage& message, ArenaView& arenas);
+
+// No later attempt with the same arguments can end otherwise.
+constexpr bool attach_is_final(Code code) {
+  return code == Code::refused || code == Code::superseded || code == Code::bad_argument;
+}
+
+}  // namespace hc

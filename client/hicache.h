@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hicache.h: the C contract of the hicached client library, and the only header a C program needs.
+ *
+ * A client is one engine rank. It attaches to the daemon of its node, registers the memory its
+ * pages live in, and submits operations; answers come as completions, in any order.
+ *
+ * Rules that hold for every call:
+ *  - Every function returns a hicache_code. 0 is HICACHE_OK. `hicache_last_error` has one clear
+ *    line for the calling thread: the field, its value, and what is allowed.
+ *  - Every call is bounded: nothing waits longer than the deadline or timeout given to it.
+ *  - A client may be used from several threads. One call at a time is served.
+ *  - After fork() the child must not use the client: calls answer HICACHE_REFUSED.
+ *  - A page key is 16..36 bytes. A key of 32 bytes is the page hash; any other length is stored
+ *    under its SHA-256.
+ *  - Exactly one completion of an operation is terminal. Memory named by an operation (a store's
+ *    source until its `resident` ack, a load's target) belongs to the operation until then. Past
+ *    its deadline an operation first answers HICACHE_ACK_LATE (not terminal) if a copy may still
+ *    touch the memory: treat it as a miss and go on, but leave the memory alone until the
+ *    terminal completion with HICACHE_TIMED_OUT.
+ *  - A miss, an I/O failure or damage on disk is HICACHE_NOT_FOUND: recompute.
+ *  - When the daemon goes away every operation in flight ends with HICACHE_DISCONNECTED, calls
+ *    answer it at once, and the library attaches again in the background. Leases are gone then
+ *    and regions are registered again by the library.
+ */
+#ifndef HICACHE_H
+#define HICACHE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define HICACHE_API __attribute__((visibility("default")))
+#else
+#define HICACHE_API
+#endif
+
+/* Raised when a struct or a function of this header changes its meaning. */
+#define HICACHE_ABI_VERSION 1
+
+typedef int32_t hicache_code;
+enum {
+  HICACHE_OK = 0,
+  HICACHE_NOT_FOUND = 1,     /* a miss: recompute */
+  HICACHE_BUSY = 2,          /* a limit is reached now; nothing was changed; try again later */
+  HICACHE_NO_SPACE = 3,      /* the tier can't hold it */
+  HICACHE_BAD_ARGUMENT = 4,  /* nothing was changed; see hicache_last_error */
+  HICACHE_NOT_READY = 5,     /* the daemon holds its cold start */
+  HICACHE_DISCONNECTED = 6,  /* no daemon now; the library attaches again in the background */
+  HICACHE_TIMED_OUT = 7,     /* the deadline passed; the memory is yours */
+  HICACHE_CANCELLED = 8,
+  HICACHE_RETRY = 9,         /* the store this one waited on failed; the same call may succeed */
+  HICACHE_IO_ERROR = 10,
+  HICACHE_CORRUPT = 11,      /* never answered to a client; kept so that codes line up */
+  HICACHE_REFUSED = 12,      /* wrong version, wrong rights, forked child */
+  HICACHE_SUPERSEDED = 13,   /* a newer client of the same group and rank took over */
+  HICACHE_UNSUPPORTED = 14,
+  HICACHE_MEMORY_FAULT = 15, /* the region's memory could not be touched */
+  HICACHE_PROTOCOL = 16
+};
+
+typedef struct hicache_client hicache_client;
+
+enum { HICACHE_REPLICATED = 0, HICACHE_SHARDED = 1, HICACHE_OWNED = 2 };
+enum { HICACHE_ALL_PAGES = 0, HICACHE_TRAILING = 1 };
+
+/* One payload kind of a page. */
+typedef struct hicache_kind {
+  const char* name;         /* 1..256 bytes, unique in the space */
+  uint32_t payload_bytes;   /* 1..64 MiB; bytes of one page of this kind on one shard */
+  uint8_t placement;        /* HICACHE_REPLICATED: equal on all ranks; SHARDED; OWNED */
+  uint8_t policy;           /* HICACHE_ALL_PAGES, or TRAILING: only the last pages need it */
+  uint16_t reserved;        /* 0 */
+  uint32_t trailing_pages;  /* 1..512 with HICACHE_TRAILING, else 0 */
+} hicache_kind;
+
+/* Everything that must be equal for two engines to share pages. Texts may be NULL (empty) except
+ * model. The tenant is added by the daemon. */
+typedef struct hicache_space {
+  const char* model;
+  const char* revision;
+  const char* weight_version;
+  const char* dtype;
+  const char* packing;
+  const char* layout;
+  const char* hash_scheme;   /* for example "sglang-sha256-v1"; see hicache_hash_pages */
+  uint32_t page_tokens;      /* 1..65536 */
+  uint8_t bigram;            /* 1: pages are hashed over bigrams (EAGLE) */
+  uint8_t reserved;          /* 0 */
+  uint16_t tensor_size;      /* world sizes; their product is the number of shards, at most 64 */
+  uint16_t pipeline_size;
+  uint16_t context_size;
+  const hicache_kind* kinds;
+  uint32_t kind_count;       /* 1..8 */
+} hicache_space;
+
+typedef struct hicache_options {
+  uint32_t struct_bytes;     /* sizeof(hicache_options) */
+  uint32_t abi_version;      /* HICACHE_ABI_VERSION */
+  const char* socket_path;   /* NULL: $HICACHE_SOCKET, else /run/hicached/hicached.sock */
+  const char* group;         /* name of the engine instance, 1..63 bytes; equal on all its ranks */
+  uint16_t rank;             /* of the group, 0..world-1 */
+  uint16_t world;            /* ranks of the group, at least 1 */
+  uint16_t tensor_rank;      /* coordinates of this rank's shard */
+  uint16_t pipeline_rank;
+  uint16_t context_rank;
+  uint16_t shards_on_node;   /* shards that live on this node; 0: all */
+  uint32_t attach_timeout_ms;/* bound of hicache_open; 1..600000 */
+  uint64_t incarnation;      /* 0: chosen by the library (start time); newer supersedes older */
+  uint64_t quota_bytes;      /* guaranteed L2 quota; 0: none */
+  uint32_t flags;            /* HICACHE_OPEN_* */
+  uint32_t reserved;         /* 0 */
+} hicache_options;
+
+/* hicache_open succeeds although no daemon answers; the library attaches in the background. */
+#define HICACHE_OPEN_BACKGROUND 1u
+
+/* Attaches. On failure *out is NULL and hicache_last_error says why. Not a hot call. */
+HICACHE_API hicache_code hicache_open(const hicache_options* options, const hicache_space* space,
+                                      hicache_client** out);
+/* Ends the session: operations in flight are cancelled and waited for (at most timeout_ms), leases
+ * end, memory is unmapped. `client` is invalid afterwards, whatever is returned. NULL is fine. */
+HICACHE_API hicache_code hicache_close(hicache_client* client, uint32_t timeout_ms);
+
+/* HICACHE_OK: serving. NOT_READY: attached, cold start held. DISCONNECTED: attaching again.
+ * SUPERSEDED or REFUSED: final; close the client. */
+HICACHE_API hicache_code hicache_state(hicache_client* client);
+/* Number of daemon instances this client has attached to, from 1. */
+HICACHE_API hicache_code hicache_instances(hicache_client* client, uint64_t* out);
+
+/* Payload bytes [run.offset, +length) of page `row` lie at offset_bytes + row * stride_bytes of the
+ * region; the payload is its runs in order. */
+typedef struct hicache_run {
+  uint64_t offset_bytes;
+  uint64_t stride_bytes;
+  uint64_t length_bytes;
+} hicache_run;
+
+typedef struct hicache_layout {
+  uint32_t kind;             /* index of the kind in the space */
+  uint32_t run_count;        /* 1..512; lengths add up to the kind's payload_bytes */
+  const hicache_run* runs;
+} hicache_layout;
+
+/* A memory file (memfd) that the daemon may read and write: the source of stores and the target
+ * of loads. fd is duplicated. Kinds without a layout can't be stored from or loaded to it. */
+typedef struct hicache_region {
+  uint32_t region;           /* chosen by the caller, 0..15, not in use */
+  int32_t fd;
+  uint64_t offset_bytes;     /* a multiple of 4096 */
+  uint64_t size_bytes;
+  uint32_t rows;             /* pages that fit: row numbers are 0..rows-1 */
+  uint32_t layout_count;
+  const hicache_layout* layouts;
+} hicache_region;
+
+HICACHE_API hicache_code hicache_register_region(hicache_client* client,
+                                                 const hicache_region* region,
+                                                 uint32_t timeout_ms);
+/* Returns when the daemon can't touch the memory any more; BUSY while operations name it. */
+HICACHE_API hicache_code hicache_unregister_region(hicache_client* client, uint32_t region,
+                                                   uint32_t timeout_ms);
+
+/* One page of an operation. */
+typedef struct hicache_page {
+  const uint8_t* key;        /* 16..36 bytes */
+  uint32_t key_bytes;
+  uint32_t row;              /* page row in the region (store, load) */
+  uint16_t owner;            /* shard that owns the page, for OWNED kinds */
+  uint16_t metadata_bytes;   /* 0..4024: kept with the page (parent hash, token ids) */
+  const uint8_t* metadata;
+} hicache_page;
+
+/* How many leading pages are there, for this rank's shard. Pages of an OWNED kind that another
+ * shard owns count as present (the ranks' minimum closes it). Reads shared memory: no system call.
+ * Advisory: a reload verifies. */
+typedef struct hicache_prefix {
+  uint32_t usable_pages;     /* every ALL_PAGES kind covers [0,n), every TRAILING kind the last k */
+  uint32_t resident_pages;   /* leading pages of those with every part in L2 */
+  uint32_t durable_pages;    /* leading pages of those with every part durable */
+  uint32_t kind_pages[8];    /* leading pages per kind */
+} hicache_prefix;
+
+HICACHE_API hicache_code hicache_exists_prefix(hicache_client* client, const hicache_page* pages,
+                                               size_t page_count, hicache_prefix* out);
+/* The same, but an OWNED kind is tested on the page's owner: for callers without agreement. */
+HICACHE_API hicache_code hicache_exists_prefix_all(hicache_client* client,
+                                                   const hicache_page* pages, size_t page_count,
+                                                   hicache_prefix* out);
+
+enum {
+  HICACHE_VERB_STORE = 1, HICACHE_VERB_RELOAD = 2, HICACHE_VERB_LOAD = 3, HICACHE_VERB_PIN = 4,
+  HICACHE_VERB_RELEASE = 5, HICACHE_VERB_FREE = 6, HICACHE_VERB_FLUSH = 7, HICACHE_VERB_CANCEL = 8
+};
+enum {
+  HICACHE_ACK_NONE = 0, HICACHE_ACK_RESIDENT = 1, HICACHE_ACK_WRITTEN = 2, HICACHE_ACK_DURABLE = 3,
+  HICACHE_ACK_LATE = 4, HICACHE_ACK_DONE = 5
+};
+
+#define HICACHE_STORE_KEEP_LEASE 1u /* lease the pages when resident; see completion.lease */
+#define HICACHE_STORE_EVERY_ACK 2u  /* report resident and written before the terminal ack */
+#define HICACHE_LOAD_MAX_PREFIX 8u  /* load the longest present prefix instead of all or nothing */
+#define HICACHE_HINT_MAY_CONTINUE 1u
+#define HICACHE_HINT_ONE_SHOT 2u
+
+typedef struct hicache_op {
+  uint32_t deadline_ms;      /* 1..600000, from submission */
+  uint32_t flags;            /* HICACHE_STORE_*, HICACHE_LOAD_* */
+  uint8_t ack;               /* store: the terminal ack, RESIDENT (default, 0), WRITTEN, DURABLE */
+  uint8_t hint;              /* HICACHE_HINT_* */
+  uint8_t priority;          /* 0 is ordinary */
+  uint8_t kind_mask;         /* bit k: kind k takes part; 0: every kind */
+  uint32_t region;           /* store, load */
+  uint64_t user_data;        /* returned in the completions */
+} hicache_op;
+
+/* Operations. *op_id names the operation in completions and hicache_cancel; it is never 0. At most
+ * 512 pages each. BUSY when 64 operations of this client are in flight. */
+
+/* Writes what is missing of these pages and touches the rest (tail older than head). */
+HICACHE_API hicache_code hicache_store(hicache_client* client, const hicache_op* op,
+                                       const hicache_page* pages, size_t page_count,
+                                       uint64_t* op_id);
+/* Brings every page into L2 under one lease, or none. */
+HICACHE_API hicache_code hicache_reload(hicache_client* client, const hicache_op* op,
+                                        const hicache_page* pages, size_t page_count,
+                                        uint64_t* op_id);
+/* Copies every page's payloads into the region, from L2 or disk. Verified before it is answered. */
+HICACHE_API hicache_code hicache_load(hicache_client* client, const hicache_op* op,
+                                      const hicache_page* pages, size_t page_count,
+                                      uint64_t* op_id);
+/* Leases pages that are resident now; NOT_FOUND if one is not. */
+HICACHE_API hicache_code hicache_pin(hicache_client* client, const hicache_op* op,
+                                     const hicache_page* pages, size_t page_count,
+                                     uint64_t* op_id);
+HICACHE_API hicache_code hicache_release(hicache_client* client, const hicache_op* op,
+                                         uint64_t lease, uint64_t* op_id);
+/* Forgets pages on this node: every kind and shard. Unreachable at once; completed when they can't
+ * come back after any crash. */
+HICACHE_API hicache_code hicache_free_object(hicache_client* client, const hicache_op* op,
+                                             const hicache_page* pages, size_t page_count,
+                                             uint64_t* op_id);
+/* Barrier: completes when every earlier store is durable or has failed. */
+HICACHE_API hicache_code hicache_flush(hicache_client* client, const hicache_op* op,
+                                       uint64_t* op_id);
+/* Ends an operation early; it still gets its own terminal completion (CANCELLED, or what it was
+ * about to answer). */
+HICACHE_API hicache_code hicache_cancel(hicache_client* client, const hicache_op* op,
+                                        uint64_t target_op_id, uint64_t* op_id);
+
+typedef struct hicache_completion {
+  uint64_t op_id;
+  uint64_t user_data;
+  hicache_code code;
+  uint8_t verb;              /* HICACHE_VERB_* */
+  uint8_t ack;               /* HICACHE_ACK_* */
+  uint8_t terminal;          /* 1: the last completion of this operation */
+  uint8_t reserved;
+  uint32_t page_count;       /* leading pages the answer speaks of */
+  uint32_t pages_from_l2;
+  uint32_t pages_from_l3;
+  uint32_t pages_stored;     /* store: pages with a part that was copied, not deduplicated */
+  uint64_t lease;            /* reload, pin, store with KEEP_LEASE; 0: none */
+  uint64_t bytes;            /* payload bytes moved for this operation */
+  uint64_t store_sequence;   /* store: this client's count of accepted stores, from 1 */
+} hicache_completion;
+
+/* Takes up to `max` completions without waiting; *count may be 0. */
+HICACHE_API hicache_code hicache_poll(hicache_client* client, hicache_completion* out, size_t max,
+                                      size_t* count);
+/* As poll, but waits up to timeout_ms for the first one. TIMED_OUT when none came. */
+HICACHE_API hicache_code hicache_wait(hicache_client* client, hicache_completion* out, size_t max,
+                                      uint32_t timeout_ms, size_t* count);
+/* A descriptor that turns readable when completions may be there, for event loops; hicache_poll
+ * clears it. Owned by the client; do not read or close it. */
+HICACHE_API hicache_code hicache_event_fd(hicache_client* client, int* fd);
+
+/* A leased payload in the mapped pool; read-only. Valid until the lease is released. Check with
+ * hicache_view_intact after the copy: 0 means the bytes may have changed, use nothing of them. */
+typedef struct hicache_view {
+  const uint8_t* data;       /* NULL where this shard has no part of the kind */
+  uint64_t size_bytes;       /* payload_bytes of the kind */
+  uint64_t generation;
+  uint64_t token;            /* opaque; for hicache_view_intact */
+} hicache_view;
+
+/* Page `page` (index in the operation that granted the lease), kind `kind`. */
+HICACHE_API hicache_code hicache_lease_view(hicache_client* client, uint64_t lease, uint32_t page,
+                                            uint32_t kind, hicache_view* out);
+HICACHE_API int hicache_view_intact(hicache_client* client, const hicache_view* view);
+
+/* New model weights: cancels and waits for what is in flight, releases this client's leases and
+ * binds to the space with the new weight version. Regions stay registered. */
+HICACHE_API hicache_code hicache_space_switch(hicache_client* client, const char* weight_version,
+                                              uint32_t timeout_ms);
+
+typedef struct hicache_stats {
+  uint32_t struct_bytes;     /* set by the caller: sizeof(hicache_stats) */
+  uint32_t reserved;
+  uint64_t pages, resident_parts, written_parts, durable_parts;
+  uint64_t frames_total, frames_free, frames_leased;
+  uint64_t slots_total, slots_free;
+  uint64_t oldest_undurable_ms;
+  uint64_t hits_l2, hits_l3, misses, stored, evicted_l2, evicted_l3;
+  uint64_t verify_failures, commits;
+} hicache_stats;
+
+HICACHE_API hicache_code hicache_get_stats(hicache_client* client, hicache_stats* out,
+                                           uint32_t timeout_ms);
+
+/* --- Content hashing: the SHA-256 page chain that SGLang writes ---------------------------- */
+
+/* Hashes the full pages of `tokens` (bigram pages when `bigram`), chained on `prior` (32 bytes, or
+ * NULL for the root). Writes 32 bytes per page to `out` (room for max_pages) and the number of
+ * pages to *count. */
+HICACHE_API hicache_code hicache_hash_pages(const uint8_t* prior, const uint64_t* tokens,
+                                            size_t token_count, uint32_t page_tokens, int bigram,
+                                            uint8_t* out, size_t max_pages, size_t* count);
+/* The chain's seed for a namespace; either may be NULL (not the same as empty). With both NULL
+ * *has_seed is 0: start at the root. */
+HICACHE_API hicache_code hicache_namespace_seed(const char* extra_key, const char* cache_salt,
+                                                uint8_t seed[32], int* has_seed);
+
+HICACHE_API const char* hicache_code_name(hicache_code code);
+HICACHE_API const char* hicache_version(void);
+/* One line about the last failed call of this thread; never NULL. */
+HICACHE_API const char* hicache_last_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* HICACHE_H */

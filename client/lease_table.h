@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// lease_table: the leases that this client was granted, and where their payloads lie.
+//
+// Owner thread: any, under the client's mutex. Invariants: a handle is never given twice in the
+// life of a client, so a lease of an earlier daemon is never taken for one of this daemon. An
+// ended lease keeps its mappings until the caller releases it: its bytes may be being read.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "client/arena_view.h"
+#include "proto/ids.h"
+#include "proto/messages.h"
+
+namespace hc {
+
+struct Lease {
+  std::uint32_t attachment = 0;
+  bool alive = true;                  // false once its session, or its space, has ended
+  LeaseId daemon_lease;
+  std::uint32_t page_count = 0;
+  std::uint32_t kind_count = 0;
+  std::vector<FrameRef> frames;       // page * kind_count + kind
+  std::shared_ptr<ArenaView> arenas;  // keeps the mappings
+};
+
+class LeaseTable {
+ public:
+  std::uint64_t add(Lease lease);
+  // Nothing for a handle that was never given or has been released.
+  const Lease* find(std::uint64_t handle) const;
+  void erase(std::uint64_t handle) { leases_.erase(handle); }
+  void end_all();
+  std::size_t size() const { return leases_.size(); }
+
+ private:
+  std::unordered_map<std::uint64_t, Lease> leases_;
+  std::uint64_t last_ = 0;
+};
+
+}  // namespace hc

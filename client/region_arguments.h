@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// region_arguments: judges a region and turns it into the message that registers it.
+//
+// Owner thread: any. Invariants: a plan names only bytes inside its memory file, for every row.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "client/hicache.h"
+#include "client/op_arguments.h"
+#include "proto/handshake.h"
+#include "proto/result.h"
+#include "proto/space.h"
+
+namespace hc {
+
+struct RegionPlan {
+  RegionRequest request{};
+  std::vector<LayoutRequest> layouts;
+  std::vector<LayoutRun> runs;
+  RegionShape shape;
+
+  // The body of a register_region message.
+  std::vector<std::uint8_t> encode() const;
+};
+
+Result<RegionPlan> check_region(const hicache_region* region, const SpaceDescriptor& space);
+
+}  // namespace hc

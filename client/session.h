@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// session: one attachment to one daemon: its shared files, rings, operation slots and doorbells.
+//
+// Owner thread: any, under the client's mutex; only the connection's receiving side, the wake word
+// and the daemon's pidfd are used by one thread each without it. Invariants: one producer and one
+// consumer, because the mutex admits one thread; an operation slot is reused only after its
+// terminal completion was taken and its result area was copied.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "client/arena_view.h"
+#include "client/connection.h"
+#include "client/hicache.h"
+#include "client/lease_table.h"
+#include "client/op_arguments.h"
+#include "client/op_table.h"
+#include "proto/handshake.h"
+#include "shm/generations.h"
+#include "shm/region.h"
+#include "shm/ring_consumer.h"
+#include "shm/ring_producer.h"
+#include "shm/status_table_reader.h"
+#include "shm/unique_fd.h"
+
+namespace hc {
+
+// What a handshake has brought.
+struct SessionParts {
+  Connection connection;
+  AttachReply reply;
+  Region client_file;
+  Region server_file;
+  UniqueFd doorbell;
+  UniqueFd daemon_pidfd;
+  StatusTableReader status_table;
+  GenerationsReader generations;
+  std::shared_ptr<ArenaView> arenas;
+  std::uint32_t attachment = 0;
+  std::uint32_t kind_count = 0;
+};
+
+class Session {
+ public:
+  explicit Session(SessionParts parts);
+
+  const AttachReply& reply() const { return parts_.reply; }
+  std::uint32_t attachment() const { return parts_.attachment; }
+  Connection& connection() { return parts_.connection; }
+  int daemon_pidfd() const { return parts_.daemon_pidfd.get(); }
+  const StatusTableReader& status_table() const { return parts_.status_table; }
+  const GenerationsReader& generations() const { return parts_.generations; }
+  const std::shared_ptr<ArenaView>& arenas() const { return parts_.arenas; }
+  OpTable& ops() { return ops_; }
+  std::uint64_t next_request_id() { return ++request_id_; }
+  void replace_status_table(StatusTableReader table) { parts_.status_table = std::move(table); }
+
+  // As the daemon's own word says; a value that it never writes reads as ended.
+  SessionState state() const;
+  Code end_code() const;
+
+  // True once nothing new may be submitted: the socket is closed or the protocol is broken.
+  bool closed() const { return closed_; }
+  void close() { closed_ = true; }
+
+  struct Submission {
+    RequestEntry entry{};
+    OpRecord record;
+    const PageRules* rules = nullptr;  // with pages only
+    std::span<const hicache_page> pages;
+  };
+  // ok; busy: every slot is taken; protocol: the daemon's index is impossible.
+  [[nodiscard]] Code submit(Submission submission, OpName& name);
+
+  // Appends up to `max` completions; leases that they grant go into `leases`. protocol: the
+  // daemon answered what was never asked.
+  [[nodiscard]] Code take_completions(std::vector<hicache_completion>& out, std::size_t max,
+                                      LeaseTable& leases);
+  bool has_news() const { return completions_.has_news(); }
+
+  // Operations whose deadline has passed without any answer, so that a daemon that hangs does
+  // not hide it: each is reported late once.
+  void report_overdue(std::uint64_t now_ns, std::vector<hicache_completion>& out);
+  // Ends operations without the daemon. `memory_too` only when it can't touch memory any more.
+  void abandon(bool memory_too, std::vector<hicache_completion>& out);
+  // Reports every operation that names memory as late, once.
+  void report_all_late(std::vector<hicache_completion>& out);
+
+  // The client's side of the completion doorbell; see shm/doorbell.h.
+  void say_waiting(std::uint32_t wait_flags);
+  std::uint32_t wake_word() const { return load_acquire(server_->wake_word); }
+  const std::uint32_t& wake_word_place() const { return server_->wake_word; }
+  // Ends the futex waits of this process's own threads.
+  void wake_own_waiters() const;
+
+ private:
+  std::optional<hicache_completion> judge(const CompletionEntry& entry, LeaseTable& leases,
+                                          Code& verdict);
+  std::uint64_t grant(const CompletionEntry& entry, const OpName& name, OpRecord& record,
+                      LeaseTable& leases);
+  void add_late(const OpName& name, OpRecord& record, std::vector<hicache_completion>& out);
+
+  SessionParts parts_;
+  ClientHeader* client_;
+  const ServerHeader* server_;
+  RequestProducer requests_;
+  CompletionConsumer completions_;
+  OpTable ops_;
+  std::uint64_t request_id_ = 0;
+  bool closed_ = false;
+};
+
+std::uint64_t monotonic_ns();
+
+}  // namespace hc

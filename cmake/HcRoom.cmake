@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+# HcRoom: a folder of sources becomes one library, a main.cpp becomes one program.
+
+# hc_target_name(OUT daemon/os) sets OUT to hc_daemon_os.
+function(hc_target_name out folder)
+  string(REPLACE "/" "_" name "hc_${folder}")
+  set(${out} ${name} PARENT_SCOPE)
+endfunction()
+
+# hc_target_names(OUT proto daemon/os) sets OUT to the list hc_proto hc_daemon_os.
+function(hc_target_names out)
+  set(names "")
+  foreach(folder IN LISTS ARGN)
+    hc_target_name(name ${folder})
+    list(APPEND names ${name})
+  endforeach()
+  set(${out} ${names} PARENT_SCOPE)
+endfunction()
+
+# hc_glob(OUT PATTERN...) lists files and asks the build to look again before each run.
+macro(hc_glob out)
+  file(GLOB ${out} CONFIGURE_DEPENDS ${ARGN})
+endmacro()
+
+# hc_room(FOLDER [ROOMS folder...] [LIBRARIES target...]): the static library hc_<folder> of all
+# FOLDER/*.cpp but main.cpp. Without sources it is an interface library, so others can link it.
+function(hc_room folder)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "ROOMS;LIBRARIES")
+  hc_target_name(target ${folder})
+  hc_target_names(rooms ${arg_ROOMS})
+  hc_glob(sources ${CMAKE_SOURCE_DIR}/${folder}/*.cpp)
+  hc_glob(headers ${CMAKE_SOURCE_DIR}/${folder}/*.h)
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  if(sources)
+    add_library(${target} STATIC ${sources})
+    set(scope PUBLIC)
+    set(inside PRIVATE)
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+    set(inside INTERFACE)
+  endif()
+  # A room wraps its outside libraries: who links the room compiles without their flags.
+  target_link_libraries(${target} ${scope} hc_flags ${rooms} ${inside} ${arg_LIBRARIES})
+  if(headers)
+    target_sources(${target} ${scope} FILE_SET HEADERS
+                   BASE_DIRS ${CMAKE_SOURCE_DIR} FILES ${headers})
+  endif()
+endfunction()
+
+# hc_program(NAME MAIN [ROOMS folder...] [LIBRARIES target...]): only if MAIN exists.
+function(hc_program name main)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "ROOMS;LIBRARIES")
+  hc_glob(found ${CMAKE_SOURCE_DIR}/${main})
+  if(NOT found)
+    return()
+  endif()
+  hc_target_names(rooms ${arg_ROOMS})
+  add_executable(${name} ${found})
+  target_link_libraries(${name} PRIVATE hc_flags ${rooms} ${arg_LIBRARIES})
+  install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endfunction()

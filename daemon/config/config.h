@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// config: what an operator can set, as one plain struct. The key names are those of the file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "proto/result.h"
+
+namespace hc {
+
+enum class ColdStart : std::uint8_t { clear, load, hold };
+enum class DiskBackend : std::uint8_t { automatic, uring, threads };
+enum class LoadVerify : std::uint8_t { before };
+
+const char* cold_start_name(ColdStart mode);
+Result<ColdStart> parse_cold_start(const std::string& name);
+const char* disk_backend_name(DiskBackend backend);
+
+struct Config {
+  // [daemon]
+  std::string runtime_dir = "/run/hicached";    // sockets: hicached.sock, admin.sock
+  std::string log_level = "info";
+  std::string tenant = "default";               // tenant of every peer of this socket
+  std::string socket_mode = "0660";             // octal, of hicached.sock
+
+  // [l2]
+  std::uint64_t l2_bytes = 1ULL << 30;          // sum of all frames
+  std::uint64_t arena_bytes = 0;                // 0: min(1 GiB, l2 / 16)
+  bool huge_pages = false;                      // try; one log line when it does not work
+  std::uint32_t copier_threads = 0;             // 0: min(4, cores)
+
+  // [l3]
+  std::string volume_dir = "/var/lib/hicached"; // slabs and superblock
+  std::string index_dir;                        // LMDB; empty: volume_dir
+  std::uint64_t l3_bytes = 16ULL << 30;         // hard budget of allocated slab bytes
+  std::uint32_t reserve_slots = 0;              // per slab, kept free for commits; 0: automatic
+  DiskBackend disk_backend = DiskBackend::automatic;
+  std::uint32_t io_threads = 8;                 // threads back end only
+  std::uint64_t io_inflight_bytes = 96ULL << 20;
+  std::uint32_t commit_interval_ms = 2000;
+  std::uint32_t commit_pages = 8192;            // commit early at this many waiting parts
+  std::uint32_t lock_wait_ms = 60'000;          // for a predecessor that still holds the volume
+
+  // [cold_start]
+  ColdStart cold_start = ColdStart::clear;
+  LoadVerify load_verify = LoadVerify::before;
+
+  // [limits]
+  std::uint32_t sessions_max = 64;
+};
+
+// Every rule on values; names the key, the value and the allowed range.
+Result<void> validate_config(const Config& config);
+// Reads a TOML file over the defaults. Unknown keys are errors. The line names file and line.
+Result<Config> load_config(const std::string& path);
+// The effective configuration as TOML, for --check-config.
+std::string render_config(const Config& config);
+
+}  // namespace hc

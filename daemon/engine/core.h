@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// core: what every part of the engine works on: the seams, the tables and the frozen time.
+//
+// Owner: the reactor thread. `engine` builds it; the rooms of the engine get a reference.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "daemon/engine/catalog.h"
+#include "daemon/engine/counters.h"
+#include "daemon/engine/op_table.h"
+#include "daemon/engine/sessions.h"
+#include "daemon/engine/slot_order.h"
+#include "daemon/engine/spaces.h"
+#include "daemon/gpu/copier.h"
+#include "daemon/index/index.h"
+#include "daemon/os/clock.h"
+#include "daemon/pool/lease_table.h"
+#include "daemon/store/io_queue.h"
+#include "daemon/store/superblock_file.h"
+
+namespace hc {
+
+// Takes the answers of operations to their clients. Every call is one completion entry; the ring
+// has room for it by reservation.
+class CompletionSink {
+ public:
+  virtual ~CompletionSink() = default;
+  virtual void complete(SessionId session, const CompletionEntry& entry,
+                        std::span<const FrameRef> frames) = 0;
+};
+
+struct EngineOptions {
+  std::uint32_t commit_interval_ms = 2000;
+  std::uint32_t commit_parts = 8192;
+  std::uint64_t io_inflight_bytes = 96ULL << 20;
+  std::uint32_t sessions_max = kSessionsMax;
+  std::uint32_t ops_max = kOpsMax;
+  std::uint32_t items_max = kItemsMax;
+  std::uint32_t leases_max = kLeasesMax;
+  std::uint32_t lease_nodes_max = kLeaseNodesMax;
+  SpaceSetOptions spaces;
+};
+
+// Who a completion of the io queue belongs to; the upper byte of its cookie.
+enum class IoOwner : std::uint8_t { spill = 1, fill = 2, zero = 3, commit = 4, superblock = 5, scan = 6 };
+
+constexpr std::uint64_t io_cookie(IoOwner owner, std::uint64_t value) {
+  return static_cast<std::uint64_t>(owner) << 56 | value;
+}
+constexpr IoOwner io_owner(std::uint64_t cookie) { return static_cast<IoOwner>(cookie >> 56); }
+constexpr std::uint32_t io_value(std::uint64_t cookie) {
+  return static_cast<std::uint32_t>(cookie);
+}
+
+struct Core {
+  Core(IoQueue& io_queue, Index& the_index, Copier& the_copier, CompletionSink& the_sink,
+       const EngineOptions& the_options)
+      : io(io_queue),
+        index(the_index),
+        copier(the_copier),
+        sink(the_sink),
+        options(the_options),
+        sessions(the_options.sessions_max),
+        ops(the_options.ops_max, the_options.items_max),
+        leases(the_options.leases_max, the_options.lease_nodes_max) {}
+
+  IoQueue& io;
+  Index& index;
+  Copier& copier;
+  CompletionSink& sink;
+  EngineOptions options;
+  Instant now{};
+  Counters counters;
+  SessionTable sessions;
+  OpTable ops;
+  LeaseTable leases;
+  SuperblockFile* superblock = nullptr;   // set once the store is open
+  SpaceSet* spaces = nullptr;             // set once the store is open
+  std::unique_ptr<Catalog> catalog;       // with the family
+  SlotOrder slot_order;
+
+  Family& family() { return spaces->family(); }
+  Slab* slab_of(PartRef ref) { return spaces->slab_of(catalog->part_of(ref)); }
+  FramePool& frames_of(PartRef ref) {
+    return family().frames[family().kind_of(catalog->part_of(ref))];
+  }
+  std::uint32_t payload_bytes(PartRef ref) {
+    return family().payload_bytes(catalog->part_of(ref));
+  }
+  std::uint32_t now_ms() const { return static_cast<std::uint32_t>(now.ns / kNsPerMs); }
+};
+
+}  // namespace hc

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// disk_fill: read, judge every header field, sum the payload, publish.
+#include "daemon/engine/disk_fill.h"
+
+#include <cstring>
+
+#include "daemon/engine/works.h"
+#include "proto/check.h"
+
+namespace hc {
+
+void DiskFill::start(PartRef ref) {
+  Core& core = works_.core;
+  Part& part = core.catalog->part(ref);
+  HC_CHECK(part.l2 == L2State::absent);
+  HC_CHECK(part.l3 >= L3State::written);
+  const auto frame = core.frames_of(ref).take();
+  HC_CHECK(frame.has_value());
+  part.frame = *frame;
+  part.l2 = L2State::filling;
+  part.reading = true;
+  works_.pages.busy(core.catalog->page_of(ref));
+  queue_.push_back(ref);
+  turn();
+}
+
+void DiskFill::read(PartRef ref) {
+  Core& core = works_.core;
+  Part& part = core.catalog->part(ref);
+  // The slot may have been dropped while the read waited for its turn.
+  if (core.catalog->page(core.catalog->page_of(ref)).doomed || part.l3 < L3State::written) {
+    fail(ref, BlobVerdict::good, false);
+    return;
+  }
+  Slab& slab = *core.slab_of(ref);
+  slab.pin(part.slot);
+  part.read_slot = part.slot;
+  const BlobPlace place{slab.file(), slab.slot_offset(part.slot),
+                        core.frames_of(ref).payload(part.frame),
+                        slab.header().slot_bytes - kBlockBytes};
+  ++reading_;
+  core.io.start_read(place, io_cookie(IoOwner::fill, ref.value));
+}
+
+void DiskFill::turn() {
+  while (!queue_.empty() && works_.core.io.can_start(IoKind::read_blob)) {
+    const PartRef ref = queue_.front();
+    queue_.pop_front();
+    read(ref);
+  }
+}
+
+BlobVerdict DiskFill::judge(PartRef ref, const IoEvent& event) {
+  Core& core = works_.core;
+  Part& part = core.catalog->part(ref);
+  const Page& page = core.catalog->page(core.catalog->page_of(ref));
+  const std::uint32_t at = core.catalog->part_of(ref);
+  BlobHeader header{};
+  const BlobSeed seed = core.superblock->seed_of(page.space);
+  BlobVerdict verdict = parse_header_block(event.header_block, seed, header);
+  if (verdict != BlobVerdict::good) {
+    return verdict;
+  }
+  const BlobExpectation expected{core.family().kind_of(at),
+                                 core.family().payload_bytes(at),
+                                 page.hash,
+                                 core.spaces->space(page.space).tags[at],
+                                 part.slot,
+                                 part.generation};
+  verdict = judge_header(header, expected);
+  std::span<const std::uint8_t> metadata;
+  if (verdict == BlobVerdict::good) {
+    verdict = read_metadata(event.header_block, metadata);
+  }
+  part.payload_crc = header.payload_crc;
+  return verdict;
+}
+
+void DiskFill::on_read(const IoEvent& event) {
+  Core& core = works_.core;
+  const PartRef ref{io_value(event.cookie)};
+  Part& part = core.catalog->part(ref);
+  HC_CHECK(part.l2 == L2State::filling && part.reading);
+  HC_CHECK(reading_ > 0);
+  --reading_;
+  ++core.counters.reads;
+  core.slab_of(ref)->unpin(part.read_slot);
+  part.read_slot = kNoSlot;
+  const bool dropped = core.catalog->page(core.catalog->page_of(ref)).doomed ||
+                       part.l3 < L3State::written;
+  if (dropped) {
+    fail(ref, BlobVerdict::good, false);
+    return;
+  }
+  if (event.code != Code::ok) {
+    ++core.counters.read_failures;
+    fail(ref, BlobVerdict::good, true);
+    return;
+  }
+  core.counters.bytes_read += core.slab_of(ref)->header().slot_bytes;
+  const BlobVerdict verdict = judge(ref, event);
+  if (verdict != BlobVerdict::good) {
+    fail(ref, verdict, false);
+    return;
+  }
+  std::memcpy(core.frames_of(ref).header(part.frame), event.header_block.data(), kBlockBytes);
+  works_.copies.sum(ref);
+}
+
+void DiskFill::on_sum(PartRef ref, std::uint32_t crc) {
+  Core& core = works_.core;
+  Part& part = core.catalog->part(ref);
+  HC_CHECK(part.l2 == L2State::filling && part.reading);
+  const PageId page = core.catalog->page_of(ref);
+  if (core.catalog->page(page).doomed || part.l3 < L3State::written) {
+    fail(ref, BlobVerdict::good, false);
+    return;
+  }
+  if (crc != part.payload_crc) {
+    fail(ref, BlobVerdict::bad_payload_crc, false);
+    return;
+  }
+  core.frames_of(ref).publish(part.frame);
+  part.l2 = L2State::resident;
+  part.reading = false;
+  works_.pages.publish_status(page);
+  works_.events->part_resident(ref);
+  works_.pages.drop_busy(page);
+  works_.forget.settle(page);
+}
+
+// `verdict` good: nothing wrong with the bytes (the page was forgotten, or the device failed).
+void DiskFill::fail(PartRef ref, BlobVerdict verdict, bool device_failed) {
+  Core& core = works_.core;
+  Part& part = core.catalog->part(ref);
+  const PageId page = core.catalog->page_of(ref);
+  part.reading = false;
+  works_.pages.drop_frame(ref);
+  if (verdict != BlobVerdict::good) {
+    ++core.counters.verify[static_cast<std::size_t>(verdict)];
+  }
+  const bool damaged = verdict != BlobVerdict::good || device_failed;
+  if (damaged && !core.catalog->page(page).doomed) {
+    works_.spiller.drop_stored(ref, device_failed);
+  }
+  works_.events->part_fill_failed(ref, Code::not_found);
+  works_.pages.drop_busy(page);
+  works_.forget.settle(page);
+  if (core.catalog->page(page).in_use && !works_.pages.end_if_empty(page)) {
+    works_.pages.publish_status(page);
+  }
+}
+
+}  // namespace hc

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine_sessions: attaching, ending and rebinding sessions.
+#include "daemon/engine/engine.h"
+#include "proto/check.h"
+
+namespace hc {
+
+Result<Engine::Attachment> Engine::attach(const AttachSpec& spec) {
+  if (state_ != EngineState::serving) {
+    return make_error(Code::not_ready, "the daemon holds its cold start: "
+                                       "cachectl cold-start load|clear");
+  }
+  if (clearing_store_) {
+    return make_error(Code::busy, "the store is being cleared");
+  }
+  HC_TRY_VOID(validate_space(spec.descriptor));
+  auto space = spaces_->add(spec.descriptor, spec.shards_on_node);
+  HC_TRY(space);
+  HC_TRY_VOID(spaces_->open_slabs(spec.shard));
+  works_->open_catalog();
+  const SessionId session = core_->sessions.open(*space, spec.shard);
+  if (session == SessionTable::kNoSession) {
+    return make_error(Code::busy, "limits.sessions_max = " +
+                                      std::to_string(core_->options.sessions_max) +
+                                      " sessions are attached");
+  }
+  ++core_->counters.sessions_opened;
+  return Attachment{session, *space};
+}
+
+void Engine::end_service(SessionId session) { verbs_->end_session_ops(session); }
+
+bool Engine::is_quiet(SessionId session) {
+  const EngineSession* found = core_->sessions.find(session);
+  HC_CHECK(found != nullptr);
+  return found->ops == 0;
+}
+
+std::size_t Engine::release_leases(SessionId session) {
+  const std::vector<LeaseId> leases = core_->leases.leases_of(session);
+  for (const LeaseId lease : leases) {
+    verbs_->ends().release_lease(lease);
+  }
+  return leases.size();
+}
+
+void Engine::close_session(SessionId session) {
+  core_->sessions.close(session);
+  ++core_->counters.sessions_closed;
+}
+
+Result<SpaceNo> Engine::switch_space(SessionId id, const std::string& weight_version) {
+  EngineSession* session = core_->sessions.find(id);
+  HC_CHECK(session != nullptr);
+  HC_CHECK(session->ops == 0 && session->leases == 0);
+  SpaceDescriptor descriptor = spaces_->space(session->space).descriptor;
+  descriptor.weight_version = weight_version;
+  HC_TRY_VOID(validate_space(descriptor));
+  auto space = spaces_->add(descriptor, spaces_->family().shards_on_node);
+  HC_TRY(space);
+  session->space = *space;
+  session->ended = false;
+  return *space;
+}
+
+}  // namespace hc

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// forget: the way of a doomed page to the end of its record.
+#include "daemon/engine/forget.h"
+
+#include "daemon/engine/works.h"
+#include "proto/check.h"
+
+namespace hc {
+
+// Whoever waits for this part to become written or durable is told that it will not.
+void Forget::stop_spill(PartRef ref) {
+  Core& core = works_.core;
+  Part& part = core.catalog->part(ref);
+  if (core.catalog->unsettled().contains(ref.value) && part.l2 != L2State::filling) {
+    core.catalog->unsettled().remove(ref.value);
+  }
+  if (part.l3 == L3State::queued || part.l3 == L3State::writing || part.l3 == L3State::written) {
+    works_.events->part_spill_failed(ref, Code::cancelled);
+  }
+}
+
+void Forget::doom(PageId id, Doom how, FreeToken token) {
+  Core& core = works_.core;
+  Page& page = core.catalog->page(id);
+  HC_CHECK(page.in_use && !page.doomed);
+  HC_CHECK(how != Doom::none);
+  ++core.counters.pages_freed;
+  works_.pages.hold(id);  // the events below must not end the page under us
+  works_.pages.unlink(id);
+  page.doom = how;
+  page.free_token = token;
+  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
+    const PartRef ref = core.catalog->ref(id, at);
+    const Part& part = core.catalog->part(ref);
+    if (part.l3 >= L3State::written) {
+      core.slot_order.order(*core.family().slabs[at]).remove(part.slot.value);
+    }
+    stop_spill(ref);
+  }
+  works_.pages.drop_hold(id);
+  settle(id);
+}
+
+void Forget::settle(PageId id) {
+  Core& core = works_.core;
+  Page& page = core.catalog->page(id);
+  if (!page.in_use || !page.doomed || page.busy > 0 || page.zeroes_left > 0) {
+    return;
+  }
+  if (page.holds == 0) {
+    for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
+      const PartRef ref = core.catalog->ref(id, at);
+      if (core.catalog->part(ref).l2 == L2State::resident) {
+        works_.pages.drop_frame(ref);
+      }
+    }
+  }
+  if (!page.slots_gone) {
+    if (page.doom == Doom::free_object && core.catalog->has_stored_part(id)) {
+      if (!wipe(id)) {
+        wipes_.push_back(id);
+        works_.pages.busy(id);
+      }
+      return;
+    }
+    hand_on(id);
+  }
+  if (page.holds == 0 && !core.catalog->has_any_part(id)) {
+    core.catalog->destroy(id);
+  }
+}
+
+// Starts to zero every header block of the page; false when the io queue is full now.
+bool Forget::wipe(PageId id) {
+  Core& core = works_.core;
+  Page& page = core.catalog->page(id);
+  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
+    const PartRef ref = core.catalog->ref(id, at);
+    const Part& part = core.catalog->part(ref);
+    if (part.l3 < L3State::written) {
+      continue;
+    }
+    if (!core.io.can_start(IoKind::zero_header)) {
+      return page.zeroes_left > 0;  // on_zero comes back for the rest
+    }
+    const Slab& slab = *core.slab_of(ref);
+    core.io.start_zero_header(slab.file(), slab.slot_offset(part.slot),
+                              io_cookie(IoOwner::zero, ref.value));
+    ++page.zeroes_left;
+    ++wiping_;
+  }
+  return true;
+}
+
+// A wipe that the device failed leaves a header that no row names; the slot is not used again.
+void Forget::on_zero(const IoEvent& event) {
+  Core& core = works_.core;
+  const PartRef ref{io_value(event.cookie)};
+  const PageId id = core.catalog->page_of(ref);
+  Page& page = core.catalog->page(id);
+  Part& part = core.catalog->part(ref);
+  HC_CHECK(page.doomed && page.zeroes_left > 0);
+  HC_CHECK(part.l3 >= L3State::written);
+  --page.zeroes_left;
+  --wiping_;
+  const SlabId slab_id = *core.family().slabs[core.catalog->part_of(ref)];
+  Slab& slab = core.spaces->slabs().slab(slab_id);
+  if (event.code == Code::ok) {
+    slab.mark_limbo(part.slot);
+    works_.commit.add_limbo({slab_id, part.slot});
+    works_.commit.add_flush(slab_id);
+  } else {
+    slab.mark_quarantined(part.slot);
+    ++core.counters.slots_quarantined;
+  }
+  drop_slot(part);
+  settle(id);
+}
+
+void Forget::drop_slot(Part& part) {
+  works_.commit.count_written(part.l3 == L3State::written ? -1 : 0);
+  part.l3 = L3State::absent;
+  part.slot = kNoSlot;
+  part.generation = kNoGeneration;
+}
+
+void Forget::hand_on(PageId id) {
+  Core& core = works_.core;
+  Page& page = core.catalog->page(id);
+  page.slots_gone = true;
+  if (page.doom == Doom::store_clear) {
+    strip_slots(id);
+    return;
+  }
+  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
+    Part& part = core.catalog->part(core.catalog->ref(id, at));
+    if (part.l3 < L3State::written) {
+      continue;
+    }
+    const SlabId slab_id = *core.family().slabs[at];
+    core.spaces->slabs().slab(slab_id).mark_limbo(part.slot);
+    works_.commit.add_limbo({slab_id, part.slot});
+    drop_slot(part);
+  }
+  works_.commit.add_erase(page.space, page.hash, page.free_token);
+  works_.commit.request_soon();
+}
+
+void Forget::strip_slots(PageId id) {
+  Core& core = works_.core;
+  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
+    Part& part = core.catalog->part(core.catalog->ref(id, at));
+    if (part.l3 >= L3State::written) {
+      drop_slot(part);
+    }
+  }
+}
+
+void Forget::turn() {
+  while (!wipes_.empty() && works_.core.io.can_start(IoKind::zero_header)) {
+    const PageId id = wipes_.front();
+    wipes_.pop_front();
+    works_.pages.drop_busy(id);
+    settle(id);
+  }
+}
+
+}  // namespace hc

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// forget_verbs: free_object, the flush barrier, and cancel.
+#include <algorithm>
+
+#include "daemon/engine/verbs.h"
+#include "proto/check.h"
+
+namespace hc {
+
+// Every page is unreachable before this returns. A page that is not known may still have a row
+// whose erase is not committed; it goes through a commit all the same.
+void Verbs::start_free(std::uint32_t index) {
+  Op& op = core_.ops.op(index);
+  const FreeToken token{index, op.use};
+  const SpaceNo space = core_.sessions.find(op.session)->space;
+  op.free_left = static_cast<std::uint32_t>(op.request.pages.size());
+  const auto pages = op.request.pages;
+  for (const PageEntry& entry : pages) {
+    const PageId page = core_.catalog->find(space, entry.hash);
+    if (page != kNoPage) {
+      works_.forget.doom(page, Doom::free_object, token);
+    } else {
+      works_.commit.add_erase(space, entry.hash, token);
+    }
+  }
+  works_.commit.request_soon();
+}
+
+void Verbs::start_flush(std::uint32_t index) {
+  core_.ops.op(index).barrier = next_barrier_ - 1;
+  ++flushes_open_;
+  works_.commit.request_soon();
+  check_flushes();
+}
+
+void Verbs::check_flushes() {
+  const LruList& unsettled = core_.catalog->unsettled();
+  const std::uint64_t oldest = unsettled.empty()
+                                   ? next_barrier_
+                                   : core_.catalog->part(PartRef{unsettled.oldest()}).barrier;
+  flushes_open_ = 0;
+  const std::vector<std::uint32_t> active = core_.ops.active();
+  for (const std::uint32_t index : active) {
+    const Op& op = core_.ops.op(index);
+    if (op.verb() != Verb::flush || op.ending) {
+      continue;
+    }
+    if (op.barrier < oldest) {
+      ends_.finish(index, Code::ok, Ack::done);
+    } else {
+      ++flushes_open_;
+      works_.commit.request_soon();
+    }
+  }
+}
+
+void Verbs::start_cancel(std::uint32_t index) {
+  const Op& op = core_.ops.op(index);
+  const RequestEntry& entry = op.request.entry;
+  const EngineSession* session = core_.sessions.find(op.session);
+  const std::uint32_t target =
+      entry.target_slot < kOpSlotsPerSession ? session->op_of_slot[entry.target_slot] : kNone32;
+  const bool found = target != kNone32 && target != index &&
+                     core_.ops.op(target).request.entry.op_sequence == entry.target_sequence;
+  if (found) {
+    ends_.end(target, Code::cancelled);
+  }
+  ends_.finish(index, found ? Code::ok : Code::not_found, Ack::done);
+}
+
+}  // namespace hc

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// group_commit: collects rows, flushes slabs, commits, frees limbo.
+#include "daemon/engine/group_commit.h"
+
+#include <algorithm>
+
+#include "daemon/engine/works.h"
+#include "daemon/log/log.h"
+#include "proto/check.h"
+
+namespace hc {
+
+void GroupCommit::mark_dirty(PageId id) {
+  Page& page = works_.core.catalog->page(id);
+  if (page.dirty || page.doomed) {
+    return;
+  }
+  if (!has_work()) {
+    first_waiting_ = works_.core.now;
+  }
+  page.dirty = true;
+  dirty_.push_back(id);
+}
+
+void GroupCommit::add_erase(SpaceNo space, const PageHash& hash, FreeToken token) {
+  if (!has_work()) {
+    first_waiting_ = works_.core.now;
+  }
+  erases_.push_back({space, hash, token});
+}
+
+void GroupCommit::add_limbo(SlotRef slot) { limbo_.push_back(slot); }
+
+void GroupCommit::add_flush(SlabId slab) {
+  if (std::find(flushes_.begin(), flushes_.end(), slab) == flushes_.end()) {
+    flushes_.push_back(slab);
+  }
+}
+
+void GroupCommit::request_soon() { soon_ = true; }
+
+bool GroupCommit::has_work() const {
+  return !dirty_.empty() || !erases_.empty() || !limbo_.empty();
+}
+
+void GroupCommit::reset() {
+  HC_CHECK(idle() && paused_);
+  dirty_.clear();
+  for (const Erase& erase : erases_) {
+    works_.events->freed(erase.token);
+  }
+  erases_.clear();
+  limbo_.clear();
+  flushes_.clear();
+  soon_ = false;
+}
+
+Instant GroupCommit::next_due() const {
+  const Core& core = works_.core;
+  const auto interval_ns = std::int64_t{core.options.commit_interval_ms} * kNsPerMs;
+  const Instant at = soon_ ? core.now : first_waiting_ + interval_ns;
+  return at < not_before_ ? not_before_ : at;
+}
+
+bool GroupCommit::due() const {
+  const Core& core = works_.core;
+  if (!has_work() || paused_ || core.now < not_before_) {
+    return false;
+  }
+  const auto interval_ns = std::int64_t{core.options.commit_interval_ms} * kNsPerMs;
+  return soon_ || dirty_.size() >= core.options.commit_parts ||
+         core.now - first_waiting_ >= interval_ns;
+}
+
+void GroupCommit::turn() {
+  Core& core = works_.core;
+  if (state_ == State::idle && due() && core.superblock->is_durable()) {
+    start();
+  }
+  if (state_ == State::committing) {
+    if (auto outcome = core.index.poll()) {
+      outcome->has_value() ? succeed() : fail(outcome->error());
+    }
+  }
+}
+
+void GroupCommit::start() {
+  Core& core = works_.core;
+  started_ = core.now;
+  soon_ = false;
+  group_ = Group{};
+  group_.limbo = std::move(limbo_);
+  limbo_.clear();
+  collect_spaces();
+  collect_erases();
+  collect_puts();
+  for (const SlabId slab : flushes_) {
+    add_group_flush(slab);
+  }
+  flushes_.clear();
+  first_waiting_ = core.now;
+  state_ = State::flushing;
+  sync_code_ = Code::ok;
+  failed_syncs_.clear();
+  syncs_left_ = static_cast<std::uint32_t>(group_.flushes.size());
+  for (const SlabId slab : group_.flushes) {
+    const FileId file = core.spaces->slabs().slab(slab).file();
+    core.io.start_sync(file, io_cookie(IoOwner::commit, slab.value));
+  }
+  if (syncs_left_ == 0) {
+    commit_rows();
+  }
+}
+
+void GroupCommit::collect_spaces() {
+  for (Space* space : works_.core.spaces->all()) {
+    if (!space->in_index) {
+      group_.rows.spaces.push_back(
+          {space->number, space->descriptor, works_.core.family().shards_on_node});
+    }
+  }
+}
+
+// A page that was forgotten and stored again has a live row by now: put it instead.
+void GroupCommit::collect_erases() {
+  Core& core = works_.core;
+  while (!erases_.empty()) {
+    const Erase& erase = erases_.front();
+    const PageId live = core.catalog->find(erase.space, erase.hash);
+    if (live != kNoPage && core.catalog->has_stored_part(live)) {
+      core.catalog->page(live).dirty = false;
+      add_row(live);
+    } else {
+      group_.rows.erases.push_back({erase.space, erase.hash});
+    }
+    group_.erases.push_back(erase);
+    erases_.pop_front();
+  }
+}
+
+void GroupCommit::collect_puts() {
+  Core& core = works_.core;
+  while (!dirty_.empty()) {
+    const PageId id = dirty_.front();
+    dirty_.pop_front();
+    Page& page = core.catalog->page(id);
+    if (!page.in_use || page.doomed || !page.dirty) {
+      continue;  // forgotten meanwhile, or the record serves another page that queued itself
+    }
+    page.dirty = false;
+    add_row(id);
+  }
+}
+
+void GroupCommit::add_row(PageId id) {
+  Core& core = works_.core;
+  const Page& page = core.catalog->page(id);
+  IndexRow row;
+  row.space = page.space;
+  row.page = page.hash;
+  row.last_access = page.last_access;
+  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
+    const PartRef ref = core.catalog->ref(id, at);
+    const Part& part = core.catalog->part(ref);
+    if (part.l3 < L3State::written) {
+      continue;
+    }
+    const PartSpec& spec = core.family().parts[at];
+    row.parts.push_back({spec.kind, spec.shard, page.owner, 0, part.slot.value,
+                         part.generation.value});
+    if (part.l3 == L3State::written) {
+      group_.written.push_back({ref, part.generation});
+      add_group_flush(*core.family().slabs[at]);
+    }
+  }
+  group_.pages.push_back(id);
+  if (row.parts.empty()) {
+    group_.rows.erases.push_back({page.space, page.hash});
+  } else {
+    group_.rows.puts.push_back(std::move(row));
+  }
+}
+
+void GroupCommit::add_group_flush(SlabId slab) {
+  auto& flushes = group_.flushes;
+  if (std::find(flushes.begin(), flushes.end(), slab) == flushes.end()) {
+    flushes.push_back(slab);
+  }
+}
+
+void GroupCommit::on_sync(const IoEvent& event) {
+  HC_CHECK(state_ == State::flushing);
+  HC_CHECK(syncs_left_ > 0);
+  --syncs_left_;
+  if (event.code != Code::ok) {
+    sync_code_ = event.code;
+    failed_syncs_.push_back(SlabId{static_cast<std::uint16_t>(io_value(event.cookie))});
+  }
+  if (syncs_left_ > 0) {
+    return;
+  }
+  if (sync_code_ == Code::ok) {
+    commit_rows();
+    return;
+  }
+  fail(make_error(sync_code_, "sync of a slab", event.sys_errno));
+}
+
+void GroupCommit::commit_rows() {
+  state_ = State::committing;
+  IndexBatch batch;
+  batch.spaces = group_.rows.spaces;
+  batch.puts = std::move(group_.rows.puts);
+  batch.erases = std::move(group_.rows.erases);
+  works_.core.counters.rows_committed += batch.puts.size();
+  works_.core.counters.rows_erased += batch.erases.size();
+  works_.core.index.commit(std::move(batch));
+}
+
+void GroupCommit::settle_written(const Group::Written& written) {
+  Core& core = works_.core;
+  Part& part = core.catalog->part(written.ref);
+  if (part.l3 != L3State::written || part.generation != written.generation) {
+    return;  // dropped or evicted meanwhile; its slot is in the next group's limbo
+  }
+  part.l3 = L3State::durable;
+  count_written(-1);
+  core.slab_of(written.ref)->mark_committed(part.slot);
+  if (core.catalog->unsettled().contains(written.ref.value)) {
+    core.catalog->unsettled().remove(written.ref.value);
+  }
+  works_.pages.publish_status(core.catalog->page_of(written.ref));
+  works_.events->part_durable(written.ref);
+}
+
+void GroupCommit::succeed() {
+  Core& core = works_.core;
+  ++core.counters.commits;
+  core.counters.commit_ns += static_cast<std::uint64_t>(core.now - started_);
+  state_ = State::idle;
+  Group group = std::move(group_);
+  group_ = Group{};
+  for (const IndexSpace& put : group.rows.spaces) {
+    if (Space* space = core.spaces->find(put.number)) {
+      space->in_index = true;
+    }
+  }
+  for (const Group::Written& written : group.written) {
+    settle_written(written);
+  }
+  for (const SlotRef& slot : group.limbo) {
+    Slab& slab = core.spaces->slabs().slab(slot.slab);
+    if (slab.state(slot.slot) == SlotState::limbo) {
+      slab.leave_limbo(slot.slot);
+    }
+  }
+  for (const Erase& erase : group.erases) {
+    works_.events->freed(erase.token);
+  }
+}
+
+// Everything goes back to the queues. After a failed sync the written parts of that slab are not
+// believed any more: the kernel may have dropped their pages and marked them clean.
+void GroupCommit::fail(const Error& error) {
+  Core& core = works_.core;
+  ++core.counters.commit_failures;
+  log_warn("commit.failed", {{"reason", error.message()}});
+  state_ = State::idle;
+  Group group = std::move(group_);
+  group_ = Group{};
+  for (const PageId page : group.pages) {
+    if (core.catalog->page(page).in_use) {
+      mark_dirty(page);
+    }
+  }
+  for (const Erase& erase : group.erases) {
+    erases_.push_back(erase);
+  }
+  limbo_.insert(limbo_.end(), group.limbo.begin(), group.limbo.end());
+  for (const SlabId slab : group.flushes) {
+    add_flush(slab);
+  }
+  for (const Group::Written& written : group.written) {
+    const Part& part = core.catalog->part(written.ref);
+    const auto slab = core.family().slabs[core.catalog->part_of(written.ref)];
+    const bool lost = std::find(failed_syncs_.begin(), failed_syncs_.end(), *slab) !=
+                      failed_syncs_.end();
+    if (lost && part.l3 == L3State::written && part.generation == written.generation &&
+        !core.catalog->page(core.catalog->page_of(written.ref)).doomed) {
+      works_.spiller.fail_written(written.ref, error.code);
+      works_.pages.publish_status(core.catalog->page_of(written.ref));
+    }
+  }
+  not_before_ = core.now + std::int64_t{core.options.commit_interval_ms} * kNsPerMs;
+}
+
+}  // namespace hc

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// group_commit: makes written parts durable in groups, off the data path.
+//
+//   idle -> flushing (sync of every slab the group touches) -> committing (one index transaction)
+//        -> idle
+//
+// Owner: the reactor thread.
+// Invariants:
+//   - a group names only parts whose write had completed before its flush began
+//   - a slot in limbo becomes free after the commit of the group that erases or replaces its row
+//   - a group that fails is queued again whole; nothing of it counts as durable
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "daemon/engine/catalog.h"
+#include "daemon/engine/spiller.h"
+#include "daemon/index/index.h"
+#include "daemon/os/clock.h"
+
+namespace hc {
+
+class GroupCommit {
+ public:
+  explicit GroupCommit(Works& works) : works_(works) {}
+
+  void mark_dirty(PageId page);                 // its row is put with the next group
+  void add_erase(SpaceNo space, const PageHash& hash, FreeToken token = {});
+  void add_limbo(SlotRef slot);                 // free after the next group
+  void add_flush(SlabId slab);                  // wiped headers must be flushed with the next group
+  void request_soon();                          // do not wait for the interval
+
+  void turn();
+  void on_sync(const IoEvent& event);
+
+  bool idle() const { return state_ == State::idle; }
+  bool has_work() const;
+  Instant next_due() const;  // with work: when turn() would start a group
+  std::uint64_t written_waiting() const { return written_waiting_; }
+  void count_written(std::int64_t delta) {
+    written_waiting_ = static_cast<std::uint64_t>(static_cast<std::int64_t>(written_waiting_) + delta);
+  }
+  void pause(bool paused) { paused_ = paused; }
+  // Clear: forgets everything queued; idle and paused.
+  void reset();
+
+ private:
+  enum class State : std::uint8_t { idle, flushing, committing };
+  struct Erase {
+    SpaceNo space{};
+    PageHash hash;
+    FreeToken token;
+  };
+  struct Group {
+    IndexBatch rows;
+    std::vector<Erase> erases;                  // also those that became a put
+    std::vector<PageId> pages;                  // put
+    struct Written {
+      PartRef ref;
+      Generation generation;
+    };
+    std::vector<Written> written;
+    std::vector<SlotRef> limbo;
+    std::vector<SlabId> flushes;
+  };
+
+  bool due() const;
+  void start();
+  void collect_spaces();
+  void collect_erases();
+  void collect_puts();
+  void add_row(PageId page);
+  void add_group_flush(SlabId slab);
+  void commit_rows();
+  void succeed();
+  void settle_written(const Group::Written& written);
+  void fail(const Error& error);
+
+  Works& works_;
+  State state_ = State::idle;
+  bool paused_ = false;
+  bool soon_ = false;
+  std::deque<PageId> dirty_;
+  std::deque<Erase> erases_;
+  std::vector<SlotRef> limbo_;
+  std::vector<SlabId> flushes_;
+  Group group_;
+  std::uint64_t written_waiting_ = 0;           // parts written and not yet durable
+  std::uint32_t syncs_left_ = 0;
+  Code sync_code_ = Code::ok;
+  std::vector<SlabId> failed_syncs_;
+  Instant first_waiting_{};                     // when the oldest waiting row came
+  Instant started_{};
+  Instant not_before_{};                        // back-off after a failure
+};
+
+}  // namespace hc

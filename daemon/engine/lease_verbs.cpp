@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// lease_verbs: reload and pin put pages under a lease, all or none; release ends one.
+#include <array>
+
+#include "daemon/engine/verbs.h"
+#include "proto/check.h"
+
+namespace hc {
+
+bool Verbs::open_lease(std::uint32_t index) {
+  Op& op = core_.ops.op(index);
+  EngineSession* session = core_.sessions.find(op.session);
+  if (session->leases >= kLeasesPerSession) {
+    return false;
+  }
+  const auto lease = core_.leases.open(op.session);
+  if (!lease) {
+    return false;
+  }
+  op.lease = *lease;
+  ++session->leases;
+  return true;
+}
+
+// Puts every page of the operation under its lease. False: answered busy.
+bool Verbs::lease_pages(std::uint32_t index) {
+  Op& op = core_.ops.op(index);
+  const bool room = core_.leases.nodes_free() >= op.request.pages.size() && open_lease(index);
+  if (!room) {
+    ends_.finish(index, Code::busy, Ack::done);
+    return false;
+  }
+  for (std::uint32_t i = 0; i < op.request.pages.size(); ++i) {
+    const PageId page = page_at(index, i);
+    HC_CHECK(page != kNoPage);
+    const bool added = core_.leases.add(op.lease, page);
+    HC_CHECK(added);
+    works_.pages.hold(page);
+  }
+  for (auto i = static_cast<std::uint32_t>(op.request.pages.size()); i-- > 0;) {
+    touch(page_at(index, i));
+  }
+  return true;
+}
+
+void Verbs::start_pin(std::uint32_t index) {
+  const Op& op = core_.ops.op(index);
+  const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
+  bool there = true;
+  for (std::uint32_t i = 0; i < pages && there; ++i) {
+    const PageId page = page_at(index, i);
+    there = page != kNoPage;
+    for_each_part(core_, op, i, [&](std::uint16_t kind, std::uint32_t part) {
+      const bool needed = kind_needed(core_.family().descriptor.kinds[kind], i, pages);
+      there = there && (!needed || core_.catalog->part(core_.catalog->ref(page, part)).l2 ==
+                                       L2State::resident);
+    });
+  }
+  if (!there) {
+    ++core_.counters.pages_missed;
+    ends_.finish(index, Code::not_found, Ack::done);
+    return;
+  }
+  if (lease_pages(index)) {
+    core_.counters.pages_hit_l2 += pages;
+    ends_.finish(index, Code::ok, Ack::done);
+  }
+}
+
+void Verbs::start_reload(std::uint32_t index) {
+  Op& op = core_.ops.op(index);
+  const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
+  const auto& kinds = core_.family().descriptor.kinds;
+  std::array<std::uint32_t, kKindsMax> frames{};
+  std::uint32_t items = 0;
+  bool there = true;
+  for (std::uint32_t i = 0; i < pages && there; ++i) {
+    const PageId page = page_at(index, i);
+    there = page != kNoPage;
+    for_each_part(core_, op, i, [&](std::uint16_t kind, std::uint32_t part) {
+      if (!there || !kind_needed(kinds[kind], i, pages)) {
+        return;
+      }
+      const Part& at = core_.catalog->part(core_.catalog->ref(page, part));
+      const bool absent = at.l2 == L2State::absent;
+      there = !absent || at.l3 >= L3State::written;
+      frames[kind] += absent ? 1U : 0U;
+      items += at.l2 == L2State::resident ? 0U : 1U;
+    });
+  }
+  if (!there) {
+    ++core_.counters.pages_missed;
+    ends_.finish(index, Code::not_found, Ack::done);
+    return;
+  }
+  // The lease holds the pages before room is made, so that none of them is evicted for it.
+  if (!lease_pages(index)) {
+    return;
+  }
+  bool room = items <= core_.ops.items_free();
+  for (std::uint16_t kind = 0; kind < core_.family().frames.size(); ++kind) {
+    room = room && works_.pages.ensure_frames(kind, frames[kind]);
+  }
+  if (!room) {
+    ends_.finish(index, Code::busy, Ack::done);
+    return;
+  }
+  op.from_disk.assign(pages, 0);
+  const std::uint32_t use = op.use;
+  op.waiting_parts = 1;  // kept open while the parts are started
+  for (std::uint32_t i = 0; i < pages; ++i) {
+    if (!start_reload_page(index, i) || !op.in_use || op.use != use || op.ending) {
+      return;
+    }
+  }
+  if (--op.waiting_parts == 0) {
+    finish_reload(index);
+  }
+}
+
+bool Verbs::start_reload_page(std::uint32_t index, std::uint32_t i) {
+  Op& op = core_.ops.op(index);
+  const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
+  const PageId page = page_at(index, i);
+  HC_CHECK(page != kNoPage);
+  std::vector<PartRef> fills;
+  for_each_part(core_, op, i, [&](std::uint16_t kind, std::uint32_t part) {
+    const PartRef ref = core_.catalog->ref(page, part);
+    const Part& at = core_.catalog->part(ref);
+    const bool needed = kind_needed(core_.family().descriptor.kinds[kind], i, pages);
+    if (!needed || at.l2 == L2State::resident) {
+      return;
+    }
+    const std::uint32_t item_index = core_.ops.new_item(index);
+    Item& item = core_.ops.item(item_index);
+    item.part = ref;
+    item.kind = kind;
+    item.page_index = i;
+    item.needs_resident = true;
+    core_.ops.add_waiter(*core_.catalog, item_index);
+    ++op.waiting_parts;
+    if (at.l2 == L2State::absent) {
+      fills.push_back(ref);
+    }
+    if (at.l2 == L2State::absent || at.reading) {
+      op.pages_from_l3 += op.from_disk[i] == 0 ? 1U : 0U;
+      op.from_disk[i] = 1;
+    }
+  });
+  const std::uint32_t use = op.use;
+  for (const PartRef ref : fills) {
+    if (core_.catalog->part(ref).l2 == L2State::absent) {
+      works_.fills.start(ref);
+    }
+    if (!op.in_use || op.use != use || op.ending) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Verbs::finish_reload(std::uint32_t index) {
+  const Op& op = core_.ops.op(index);
+  const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
+  core_.counters.pages_hit_l3 += op.pages_from_l3;
+  core_.counters.pages_hit_l2 += pages - op.pages_from_l3;
+  ends_.finish(index, Code::ok, Ack::done);
+}
+
+void Verbs::start_release(std::uint32_t index) {
+  const Op& op = core_.ops.op(index);
+  const LeaseId lease{op.request.entry.lease};
+  const auto holder = core_.leases.session_of(lease);
+  if (!holder || *holder != op.session) {
+    ends_.finish(index, Code::not_found, Ack::done);
+    return;
+  }
+  ends_.release_lease(lease);
+  ends_.finish(index, Code::ok, Ack::done);
+}
+
+}  // namespace hc

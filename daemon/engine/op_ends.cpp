@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// op_ends: completions, early ends, deadlines, leases of operations.
+#include "daemon/engine/op_ends.h"
+
+#include <algorithm>
+
+#include "proto/check.h"
+
+namespace hc {
+
+CompletionEntry OpEnds::entry_of(const Op& op) const {
+  const RequestEntry& request = op.request.entry;
+  CompletionEntry entry{};
+  entry.verb = request.verb;
+  entry.op_slot = request.op_slot;
+  entry.op_sequence = request.op_sequence;
+  entry.client_data = request.client_data;
+  entry.pages_from_l3 = op.pages_from_l3;
+  entry.pages_stored = op.pages_stored;
+  entry.bytes = op.bytes;
+  entry.store_sequence = op.store_sequence;
+  return entry;
+}
+
+void OpEnds::send(const Op& op, CompletionEntry entry) {
+  Core& core = works_.core;
+  std::vector<FrameRef> frames;
+  if (entry.lease != 0) {
+    frames.assign(op.request.pages.size() * kKindsMax, FrameRef{kNone32, 0, 0, 0});
+    const EngineSession* session = core.sessions.find(op.session);
+    for (std::uint32_t i = 0; i < op.request.pages.size(); ++i) {
+      const PageId page = core.catalog->find(session->space, op.request.pages[i].hash);
+      if (page == kNoPage) {
+        continue;  // forgotten meanwhile: its frames stay, but nothing names them any more
+      }
+      for_each_part(core, op, i, [&](std::uint16_t kind, std::uint32_t part) {
+        const PartRef ref = core.catalog->ref(page, part);
+        const Part& at = core.catalog->part(ref);
+        if (at.l2 == L2State::resident) {
+          frames[i * kKindsMax + kind] =
+              FrameRef{at.frame.value, kind, 0, core.frames_of(ref).generation(at.frame)};
+        }
+      });
+    }
+  }
+  core.sink.complete(op.session, entry, frames);
+}
+
+void OpEnds::report(std::uint32_t index, Ack ack) {
+  Op& op = works_.core.ops.op(index);
+  CompletionEntry entry = entry_of(op);
+  entry.ack = static_cast<std::uint8_t>(ack);
+  entry.page_count = static_cast<std::uint32_t>(op.request.pages.size());
+  if (op.lease != kNoLease && ack != Ack::late && !op.lease_reported) {
+    entry.lease = op.lease.value;
+    op.lease_reported = true;
+  }
+  send(op, entry);
+}
+
+void OpEnds::count_end(const Op& op, Code code) {
+  Counters& counters = works_.core.counters;
+  counters.operations_timed_out += code == Code::timed_out ? 1U : 0U;
+  counters.operations_cancelled += code == Code::cancelled ? 1U : 0U;
+  counters.memory_faults += code == Code::memory_fault ? 1U : 0U;
+  counters.operations_busy += code == Code::busy ? 1U : 0U;
+  if (op.verb() == Verb::load) {
+    counters.bytes_loaded += op.bytes;
+  } else if (op.verb() == Verb::store) {
+    counters.bytes_stored += op.bytes;
+    counters.pages_stored += op.pages_stored;
+  }
+}
+
+void OpEnds::finish(std::uint32_t index, Code code, Ack ack) {
+  Core& core = works_.core;
+  Op& op = core.ops.op(index);
+  HC_CHECK(op.items.empty());
+  HC_CHECK(op.copies == 0);
+  count_end(op, code);
+  CompletionEntry entry = entry_of(op);
+  entry.ack = static_cast<std::uint8_t>(ack);
+  entry.code = static_cast<std::int32_t>(code);
+  entry.terminal = 1;
+  const bool prefix_verb = op.verb() == Verb::load && op.miss_page != kNone32;
+  const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
+  entry.page_count = prefix_verb ? op.miss_page : code == Code::ok ? pages : 0;
+  entry.pages_from_l2 = op.verb() == Verb::store ? 0 : entry.page_count - std::min(
+                            entry.page_count, op.pages_from_l3);
+  if (op.lease != kNoLease && !op.lease_reported) {
+    if (code == Code::ok) {
+      entry.lease = op.lease.value;
+    } else {
+      release_lease(op.lease);
+    }
+  }
+  send(op, entry);
+  drop_holds(index);
+  EngineSession* session = core.sessions.find(op.session);
+  HC_CHECK(session != nullptr && session->ops > 0);
+  --session->ops;
+  session->op_of_slot[op.request.entry.op_slot] = kNone32;
+  if (op.verb() == Verb::store || op.verb() == Verb::load) {
+    EngineRegion& region = session->regions[op.request.entry.region];
+    HC_CHECK(region.users > 0);
+    --region.users;
+  }
+  core.ops.close(index);
+}
+
+void OpEnds::end(std::uint32_t index, Code code) {
+  Core& core = works_.core;
+  Op& op = core.ops.op(index);
+  if (op.ending) {
+    return;
+  }
+  op.ending = true;
+  op.code = code;
+  op.dropping = true;
+  works_.copies.drop_queued(index);
+  op.dropping = false;
+  const std::vector<std::uint32_t> items = op.items;
+  for (const std::uint32_t item : items) {
+    if (core.ops.item(item).on_list) {
+      free_item(item);
+    }
+  }
+  const bool may_be_late = code == Code::timed_out || code == Code::cancelled;
+  if (op.copies > 0 && may_be_late && !op.late_sent) {
+    op.late_sent = true;
+    ++core.counters.operations_late;
+    report(index, Ack::late);
+  }
+  continue_end(index);
+}
+
+void OpEnds::continue_end(std::uint32_t index) {
+  const Op& op = works_.core.ops.op(index);
+  if (op.ending && !op.dropping && op.copies == 0 && op.items.empty()) {
+    finish(index, op.code, Ack::done);
+  }
+}
+
+void OpEnds::expire() {
+  Core& core = works_.core;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> expired;
+  for (const std::uint32_t index : core.ops.active()) {
+    const Op& op = core.ops.op(index);
+    if (!op.ending && op.deadline <= core.now) {
+      expired.emplace_back(index, op.use);
+    }
+  }
+  for (const auto& [index, use] : expired) {
+    const Op& op = core.ops.op(index);
+    if (op.in_use && op.use == use) {
+      end(index, Code::timed_out);
+    }
+  }
+}
+
+void OpEnds::refuse(SessionId session, const RequestEntry& request, Code code) {
+  ++works_.core.counters.operations;
+  works_.core.counters.operations_busy += code == Code::busy ? 1U : 0U;
+  CompletionEntry entry{};
+  entry.verb = request.verb;
+  entry.ack = static_cast<std::uint8_t>(Ack::done);
+  entry.op_slot = request.op_slot;
+  entry.op_sequence = request.op_sequence;
+  entry.client_data = request.client_data;
+  entry.code = static_cast<std::int32_t>(code);
+  entry.terminal = 1;
+  works_.core.sink.complete(session, entry, {});
+}
+
+void OpEnds::drop_hold(PageId page) {
+  works_.pages.drop_hold(page);
+  works_.forget.settle(page);
+  works_.pages.end_if_empty(page);
+}
+
+void OpEnds::free_item(std::uint32_t index) {
+  Core& core = works_.core;
+  const Item item = core.ops.item(index);
+  if (item.on_list) {
+    core.ops.remove_waiter(*core.catalog, index);
+  }
+  core.ops.free_item(index);
+  if (item.holds_page) {
+    drop_hold(core.catalog->page_of(item.part));
+  }
+}
+
+void OpEnds::release_lease(LeaseId lease) {
+  Core& core = works_.core;
+  const auto session_id = core.leases.session_of(lease);
+  HC_CHECK(session_id.has_value());
+  for (const PageId page : core.leases.close(lease)) {
+    drop_hold(page);
+  }
+  EngineSession* session = core.sessions.find(*session_id);
+  HC_CHECK(session != nullptr && session->leases > 0);
+  --session->leases;
+}
+
+void OpEnds::drop_holds(std::uint32_t index) {
+  Op& op = works_.core.ops.op(index);
+  const std::vector<PageId> held = std::move(op.held);
+  op.held.clear();
+  for (const PageId page : held) {
+    drop_hold(page);
+  }
+}
+
+}  // namespace hc

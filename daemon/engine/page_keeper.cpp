@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// page_keeper: status entries, eviction orders and the end of pages.
+#include "daemon/engine/page_keeper.h"
+
+#include "daemon/engine/works.h"
+#include "proto/check.h"
+
+namespace hc {
+
+PageId PageKeeper::find_or_create(SpaceNo space, const PageHash& hash) {
+  Catalog& catalog = *core_.catalog;
+  const PageId known = catalog.find(space, hash);
+  if (known != kNoPage) {
+    return known;
+  }
+  const PageId page = catalog.create(space, hash);
+  if (page != kNoPage) {
+    catalog.page(page).last_access = catalog.tick();
+    ++core_.spaces->space(space).pages;
+  }
+  return page;
+}
+
+bool PageKeeper::touch(PageId id) {
+  Catalog& catalog = *core_.catalog;
+  Page& page = catalog.page(id);
+  HC_CHECK(page.in_use);
+  page.last_access = catalog.tick();
+  if (catalog.l2_order().contains(id.value)) {
+    catalog.l2_order().move_to_newest(id.value);
+  }
+  bool stored = false;
+  for (std::uint32_t part = 0; part < catalog.parts_per_page(); ++part) {
+    const Part& at = catalog.part(catalog.ref(id, part));
+    if (at.l3 >= L3State::written) {
+      core_.slot_order.order(*core_.family().slabs[part]).move_to_newest(at.slot.value);
+      stored = true;
+    }
+  }
+  return stored;
+}
+
+void PageKeeper::publish_status(PageId id) {
+  Catalog& catalog = *core_.catalog;
+  const Page& page = catalog.page(id);
+  if (page.doomed) {
+    return;
+  }
+  PageStatus status;
+  for (std::uint32_t part = 0; part < catalog.parts_per_page(); ++part) {
+    const Part& at = catalog.part(catalog.ref(id, part));
+    const std::uint64_t bit = std::uint64_t{1} << part;
+    status.resident |= at.l2 == L2State::resident ? bit : 0;
+    status.stored |= at.l3 >= L3State::written ? bit : 0;
+    status.durable |= at.l3 == L3State::durable ? bit : 0;
+  }
+  if (core_.spaces->space(page.space).status->put(page.hash, status) != Code::ok) {
+    ++core_.counters.status_overflow;
+  }
+}
+
+void PageKeeper::unlink(PageId id) {
+  const Page& page = core_.catalog->page(id);
+  Space& space = core_.spaces->space(page.space);
+  // Removing can't overflow: the entry is there or it is not.
+  const Code removed = space.status->put(page.hash, PageStatus{});
+  HC_CHECK(removed == Code::ok);
+  HC_CHECK(space.pages > 0);
+  --space.pages;
+  core_.catalog->unlink(id);
+}
+
+bool PageKeeper::end_if_empty(PageId id) {
+  Catalog& catalog = *core_.catalog;
+  const Page& page = catalog.page(id);
+  if (!page.in_use || page.doomed || page.holds > 0 || page.busy > 0 || catalog.has_any_part(id)) {
+    return false;
+  }
+  for (std::uint32_t part = 0; part < catalog.parts_per_page(); ++part) {
+    if (catalog.part(catalog.ref(id, part)).first_waiter != kNone32) {
+      return false;
+    }
+  }
+  if (page.dirty) {
+    works_.commit.add_erase(page.space, page.hash);  // a row may name parts that were dropped
+  }
+  unlink(id);
+  catalog.destroy(id);
+  return true;
+}
+
+void PageKeeper::hold(PageId id) {
+  ++core_.catalog->page(id).holds;
+  core_.catalog->update_l2_order(id);
+}
+
+void PageKeeper::drop_hold(PageId id) {
+  Page& page = core_.catalog->page(id);
+  HC_CHECK(page.holds > 0);
+  --page.holds;
+  core_.catalog->update_l2_order(id);
+}
+
+void PageKeeper::busy(PageId id) {
+  ++core_.catalog->page(id).busy;
+  core_.catalog->update_l2_order(id);
+}
+
+void PageKeeper::drop_busy(PageId id) {
+  Page& page = core_.catalog->page(id);
+  HC_CHECK(page.busy > 0);
+  --page.busy;
+  core_.catalog->update_l2_order(id);
+}
+
+bool PageKeeper::ensure_frames(std::uint16_t kind, std::uint32_t count) {
+  FramePool& pool = core_.family().frames[kind];
+  while (pool.free_count() < count) {
+    LruList& order = core_.catalog->l2_order();
+    if (order.empty()) {
+      return false;
+    }
+    evict_l2(PageId{order.oldest()});
+  }
+  return true;
+}
+
+bool PageKeeper::ensure_records(std::uint32_t count) {
+  Catalog& catalog = *core_.catalog;
+  while (catalog.pages_free() < count && !catalog.l2_order().empty()) {
+    evict_l2(PageId{catalog.l2_order().oldest()});
+  }
+  while (catalog.pages_free() < count && works_.spiller.evict_oldest()) {
+  }
+  return catalog.pages_free() >= count;
+}
+
+// The whole page: all kinds and all shards of this node together.
+void PageKeeper::evict_l2(PageId id) {
+  Catalog& catalog = *core_.catalog;
+  HC_CHECK(catalog.page(id).holds == 0);
+  HC_CHECK(catalog.page(id).busy == 0);
+  for (std::uint32_t part = 0; part < catalog.parts_per_page(); ++part) {
+    const PartRef ref = catalog.ref(id, part);
+    if (catalog.part(ref).l2 == L2State::resident) {
+      drop_frame(ref);
+    }
+  }
+  ++core_.counters.pages_evicted_l2;
+  catalog.update_l2_order(id);
+  if (!end_if_empty(id)) {
+    publish_status(id);
+  }
+}
+
+void PageKeeper::drop_frame(PartRef ref) {
+  Part& part = core_.catalog->part(ref);
+  HC_CHECK(part.l2 != L2State::absent);
+  HC_CHECK(part.l3 != L3State::queued && part.l3 != L3State::writing);
+  core_.frames_of(ref).give_back(part.frame);
+  part.frame = kNoFrame;
+  part.l2 = L2State::absent;
+  part.payload_crc = 0;
+}
+
+}  // namespace hc

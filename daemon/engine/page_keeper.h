@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// page_keeper: what has to follow every change of a page: its status entry, its places in the
+// eviction orders, and its end when nothing is left of it.
+//
+// Owner: the reactor thread.
+#pragma once
+
+#include <cstdint>
+
+#include "daemon/engine/core.h"
+
+namespace hc {
+
+struct Works;
+
+class PageKeeper {
+ public:
+  PageKeeper(Works& works, Core& core) : works_(works), core_(core) {}
+
+  PageId find_or_create(SpaceNo space, const PageHash& hash);
+  // One step of the node's logical clock; newest in every order. True when the row should follow.
+  bool touch(PageId page);
+  // Publishes the page's masks in its space's status table.
+  void publish_status(PageId page);
+  // Unlinks: not found any more from here on, its status entry gone.
+  void unlink(PageId page);
+  // Ends a linked page of which no part is left and that nobody uses. True when it is gone.
+  bool end_if_empty(PageId page);
+
+  void hold(PageId page);
+  // The caller calls settle() of the page's room afterwards if it was doomed.
+  void drop_hold(PageId page);
+  void busy(PageId page);
+  void drop_busy(PageId page);
+
+  // Frames.
+  // Evicts unheld pages, oldest first, until `count` frames of the kind are free.
+  bool ensure_frames(std::uint16_t kind, std::uint32_t count);
+  // Evicts from L2, then from both tiers, until `count` new pages fit into the catalog.
+  bool ensure_records(std::uint32_t count);
+  void evict_l2(PageId page);
+  void drop_frame(PartRef ref);  // resident or filling -> absent
+
+ private:
+  Works& works_;
+  Core& core_;
+};
+
+}  // namespace hc

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// recovery: joins the rows of the index with the headers of their slots.
+#include "daemon/engine/recovery.h"
+
+#include <algorithm>
+
+#include "daemon/log/log.h"
+#include "daemon/store/recovery_table.h"
+#include "proto/check.h"
+
+namespace hc {
+
+Result<void> Recovery::start() {
+  HC_TRY_VOID(read_index());
+  std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
+    return std::tie(a.slab, a.slot, a.ref) < std::tie(b.slab, b.slot, b.ref);
+  });
+  for (std::uint32_t i = 0; i < candidates_.size(); ++i) {
+    const bool first = i == 0 || candidates_[i].slab != candidates_[i - 1].slab ||
+                       candidates_[i].slot != candidates_[i - 1].slot;
+    if (first) {
+      firsts_.push_back(i);
+    }
+  }
+  progress_.slots_total = firsts_.size();
+  return {};
+}
+
+Result<void> Recovery::read_index() {
+  Core& core = works_.core;
+  Result<void> bound;
+  bool ready = false;
+  IndexVisitor visitor;
+  visitor.on_space = [&](const IndexSpace& space) {
+    const auto known = core.superblock->find_space(make_space_id(space.descriptor));
+    if (!bound || !known || *known != space.number) {
+      return;  // a space that this store's superblock does not know under this number
+    }
+    auto added = core.spaces->add(space.descriptor, space.shards_on_node);
+    if (!added) {
+      bound = added.error();
+      return;
+    }
+    core.spaces->space(*added).in_index = true;
+  };
+  visitor.on_row = [&](const IndexRow& row) {
+    if (!ready) {
+      ready = true;
+      bound = bound && core.spaces->bound() ? core.spaces->open_existing_slabs() : bound;
+      works_.open_catalog();
+    }
+    if (bound) {
+      add_row(row);
+    }
+  };
+  visitor.on_damaged_row = [&](const Error&) { ++progress_.rows_damaged; };
+  HC_TRY_VOID(core.index.visit(visitor));
+  if (!ready && bound && core.spaces->bound()) {
+    bound = core.spaces->open_existing_slabs();
+    works_.open_catalog();
+  }
+  return bound;
+}
+
+void Recovery::add_row(const IndexRow& row) {
+  Core& core = works_.core;
+  clock_ = std::max(clock_, row.last_access);
+  const bool room = core.catalog != nullptr && core.spaces->find(row.space) != nullptr &&
+                    core.catalog->pages_free() > 0;
+  if (!room || core.catalog->find(row.space, row.page) != kNoPage) {
+    unknown_rows_.push_back({row.space, row.page});
+    return;
+  }
+  const PageId page = works_.pages.find_or_create(row.space, row.page);
+  core.catalog->page(page).last_access = row.last_access;
+  const SpaceDescriptor& family = core.family().descriptor;
+  for (const IndexRowPart& part : row.parts) {
+    const bool replicated = part.shard == kShardReplicated;
+    const bool fits =
+        part.kind < family.kinds.size() && part.volume == 0 &&
+        replicated == (family.kinds[part.kind].placement == Placement::replicated) &&
+        (replicated || part.shard < family.world.shards());
+    const std::uint32_t index =
+        fits ? part_index(family, part.kind, replicated ? std::uint16_t{0} : part.shard) : 0;
+    Slab* slab = fits ? core.spaces->slab_of(index) : nullptr;
+    if (slab == nullptr || part.slot >= slab->slot_count()) {
+      ++progress_.dropped;
+      works_.commit.mark_dirty(page);
+      continue;
+    }
+    core.catalog->page(page).owner = part.owner;
+    candidates_.push_back({*core.family().slabs[index], SlotId{part.slot},
+                           core.catalog->ref(page, index), Generation{part.generation}, false});
+  }
+}
+
+bool Recovery::turn() {
+  Core& core = works_.core;
+  while (next_read_ < firsts_.size() && core.io.can_start(IoKind::read_header)) {
+    const Candidate& candidate = candidates_[firsts_[next_read_]];
+    const Slab& slab = core.spaces->slabs().slab(candidate.slab);
+    core.io.start_read_header(slab.file(), slab.slot_offset(candidate.slot),
+                              io_cookie(IoOwner::scan, next_read_));
+    ++next_read_;
+  }
+  if (reads_done_ < firsts_.size()) {
+    return false;
+  }
+  install();
+  return true;
+}
+
+void Recovery::on_scan(const IoEvent& event) {
+  const std::uint32_t read = io_value(event.cookie);
+  HC_CHECK(read < firsts_.size());
+  ++reads_done_;
+  ++progress_.slots_scanned;
+  const std::uint32_t first = firsts_[read];
+  const std::uint32_t end = read + 1 < firsts_.size()
+                                ? firsts_[read + 1]
+                                : static_cast<std::uint32_t>(candidates_.size());
+  bool taken = false;
+  for (std::uint32_t i = first; i < end; ++i) {
+    judge(candidates_[i], event);
+    // Two rows with equal content for one slot can't be told apart; the first one keeps it.
+    candidates_[i].live = candidates_[i].live && !taken;
+    taken = taken || candidates_[i].live;
+    progress_.live += candidates_[i].live ? 1U : 0U;
+    progress_.dropped += candidates_[i].live ? 0U : 1U;
+  }
+}
+
+void Recovery::judge(Candidate& candidate, const IoEvent& event) {
+  Core& core = works_.core;
+  const Page& page = core.catalog->page(core.catalog->page_of(candidate.ref));
+  const std::uint32_t at = core.catalog->part_of(candidate.ref);
+  SlotFacts facts{true, false, false, false};
+  BlobHeader header{};
+  if (event.code == Code::ok) {
+    facts.header = parse_header_block(event.header_block, core.superblock->seed_of(page.space),
+                                      header) == BlobVerdict::good;
+  }
+  const BlobExpectation expected{core.family().kind_of(at),
+                                 core.family().payload_bytes(at),
+                                 page.hash,
+                                 core.spaces->space(page.space).tags[at],
+                                 candidate.slot,
+                                 Generation{header.generation}};
+  facts.same_page = facts.header && judge_header(header, expected) == BlobVerdict::good;
+  facts.same_generation = header.generation == candidate.generation.value;
+  candidate.live = judge_slot(facts) == SlotVerdict::live;
+}
+
+void Recovery::install() {
+  Core& core = works_.core;
+  if (core.catalog == nullptr) {
+    return;
+  }
+  Catalog& catalog = *core.catalog;
+  std::vector<std::vector<Slab::Live>> live(core.spaces->slabs().count());
+  for (const Candidate& candidate : candidates_) {
+    const PageId page = catalog.page_of(candidate.ref);
+    if (!candidate.live) {
+      works_.commit.mark_dirty(page);
+      continue;
+    }
+    Part& part = catalog.part(candidate.ref);
+    part.l3 = L3State::durable;
+    part.slot = candidate.slot;
+    part.generation = candidate.generation;
+    live[candidate.slab.value].push_back({candidate.slot, candidate.generation});
+  }
+  for (std::uint16_t slab = 0; slab < live.size(); ++slab) {
+    install_slab(SlabId{slab}, std::move(live[slab]));
+  }
+  catalog.set_clock(clock_);
+  for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
+    const PageId page{id};
+    if (catalog.page(page).in_use && !works_.pages.end_if_empty(page)) {
+      works_.pages.publish_status(page);
+      ++progress_.pages;
+    }
+  }
+  for (const IndexErase& row : unknown_rows_) {
+    works_.commit.add_erase(row.space, row.page);
+  }
+  candidates_.clear();
+}
+
+// Live slots of one slab, and its eviction order: oldest access last.
+void Recovery::install_slab(SlabId slab, std::vector<Slab::Live> live) {
+  Core& core = works_.core;
+  core.spaces->slabs().slab(slab).rebuild(live);
+  std::vector<std::pair<std::uint64_t, PartRef>> order;
+  for (const Candidate& candidate : candidates_) {
+    if (candidate.live && candidate.slab == slab) {
+      const Page& page = core.catalog->page(core.catalog->page_of(candidate.ref));
+      order.emplace_back(page.last_access, candidate.ref);
+    }
+  }
+  std::sort(order.begin(), order.end());
+  for (const auto& [access, ref] : order) {
+    core.slot_order.insert(*core.catalog, slab, ref);
+  }
+}
+
+}  // namespace hc

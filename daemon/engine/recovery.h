@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// recovery: cold start `load`: rebuilds the durable floor from the index and the slot headers.
+//
+//   rows of the index -> candidates (slab, slot, page) -> one header read per candidate slot
+//   -> live slots, eviction order, dropped rows
+//
+// Owner: the reactor thread. Runs before any spill, reload or commit; reads only slots that a row
+// of the same slab names, so a shard never looks at another shard's slots.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "daemon/engine/works.h"
+
+namespace hc {
+
+struct LoadProgress {
+  std::uint64_t slots_total = 0;    // candidate slots to read
+  std::uint64_t slots_scanned = 0;
+  std::uint64_t live = 0;           // parts kept
+  std::uint64_t dropped = 0;        // parts whose header disagreed
+  std::uint64_t rows_damaged = 0;   // rows that did not verify
+  std::uint64_t pages = 0;          // pages with at least one live part
+};
+
+class Recovery {
+ public:
+  explicit Recovery(Works& works) : works_(works) {}
+
+  // Reads the index (blocking) and binds the family. `bind` is called with each space.
+  Result<void> start();
+  // Issues header reads; true when everything has been judged and installed.
+  bool turn();
+  void on_scan(const IoEvent& event);
+  const LoadProgress& progress() const { return progress_; }
+
+ private:
+  struct Candidate {
+    SlabId slab{};
+    SlotId slot{};
+    PartRef ref{};
+    Generation generation{};
+    bool live = false;
+  };
+  Result<void> read_index();
+  void add_row(const IndexRow& row);
+  void judge(Candidate& candidate, const IoEvent& event);
+  void install();
+  void install_slab(SlabId slab, std::vector<Slab::Live> live);
+
+  Works& works_;
+  LoadProgress progress_;
+  std::vector<Candidate> candidates_;     // sorted by slab and slot
+  std::vector<std::uint32_t> firsts_;     // first candidate of each distinct slot
+  std::size_t next_read_ = 0;
+  std::size_t reads_done_ = 0;
+  std::uint64_t clock_ = 0;
+  std::vector<IndexErase> unknown_rows_;  // rows of spaces or pages we can't hold
+};
+
+}  // namespace hc

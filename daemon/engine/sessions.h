@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// sessions: what the engine knows of a connected client: its space, shard and registered memory.
+//
+// Owner: the reactor thread. Mapping and unmapping of client memory is the session layer's; the
+// engine says when nothing touches a region any more.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "proto/handshake.h"
+#include "proto/ids.h"
+
+namespace hc {
+
+struct RegionLayout {
+  bool present = false;
+  std::vector<LayoutRun> runs;
+};
+
+struct EngineRegion {
+  bool present = false;
+  std::uint8_t* base = nullptr;     // of the region, as mapped by the daemon
+  std::uint64_t size_bytes = 0;
+  std::uint32_t rows = 0;
+  std::uint32_t users = 0;          // operations that name it and have not ended
+  std::array<RegionLayout, kKindsMax> layouts;
+};
+
+struct EngineSession {
+  bool open = false;
+  bool ended = false;               // no new operation; what runs is being cancelled
+  SpaceNo space{};
+  std::uint16_t shard = 0;
+  std::uint64_t store_sequence = 0;
+  std::uint32_t ops = 0;
+  std::uint32_t leases = 0;
+  std::uint32_t incarnation = 0;
+  std::array<std::uint32_t, kOpSlotsPerSession> op_of_slot{};  // kNone32: free
+  std::array<EngineRegion, kRegionsPerSession> regions;
+};
+
+class SessionTable {
+ public:
+  explicit SessionTable(std::uint32_t sessions_max);
+
+  // Nothing when the table is full.
+  SessionId open(SpaceNo space, std::uint16_t shard);
+  void close(SessionId session);  // no operation, no lease left
+  // Null for a session that is not open.
+  EngineSession* find(SessionId session);
+  std::vector<SessionId> all() const;
+  std::uint32_t open_count() const { return open_count_; }
+
+  static constexpr SessionId kNoSession{kNone32};
+
+ private:
+  std::vector<EngineSession> sessions_;
+  std::uint32_t open_count_ = 0;
+};
+
+}  // namespace hc

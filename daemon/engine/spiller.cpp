@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// spiller: slots, generations, headers and garbage collection.
+#include "daemon/engine/spiller.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "daemon/engine/works.h"
+#include "proto/check.h"
+
+namespace hc {
+
+namespace {
+
+// Pages at the old end that are in use right now are passed over; more than this many and the
+// spill takes a reserve slot instead.
+constexpr int kEvictLooksMax = 64;
+
+}  // namespace
+
+void Spiller::enqueue(PartRef ref) {
+  Core& core = works_.core;
+  Part& part = core.catalog->part(ref);
+  HC_CHECK(part.l2 == L2State::resident);
+  HC_CHECK(part.l3 == L3State::absent);
+  const auto& slab = core.family().slabs[core.catalog->part_of(ref)];
+  HC_CHECK(slab.has_value());
+  HC_CHECK(slab->value < queues_.size());
+  part.l3 = L3State::queued;
+  works_.pages.busy(core.catalog->page_of(ref));
+  queues_[slab->value].push_back(ref);
+  ++queued_;
+}
+
+void Spiller::turn() {
+  if (paused_) {
+    purge_doomed();
+    return;
+  }
+  for (auto& queue : queues_) {
+    while (!queue.empty() && start_front(queue) == Step::next) {
+      queue.pop_front();
+      --queued_;
+    }
+  }
+}
+
+void Spiller::purge_doomed() {
+  for (auto& queue : queues_) {
+    std::deque<PartRef> kept;
+    for (const PartRef ref : queue) {
+      if (works_.core.catalog->page(works_.core.catalog->page_of(ref)).doomed) {
+        --queued_;
+        fail(ref, Code::cancelled);
+      } else {
+        kept.push_back(ref);
+      }
+    }
+    queue.swap(kept);
+  }
+}
+
+// Evicts until the slab has a place for one more live page, or nothing can be evicted.
+void Spiller::make_room(SlabId slab_id) {
+  Core& core = works_.core;
+  Slab& slab = core.spaces->slabs().slab(slab_id);
+  const std::uint32_t live_max = slab.slot_count() - core.family().reserve_slots;
+  LruList& order = core.slot_order.order(slab_id);
+  std::uint32_t slot = order.oldest();
+  for (int looks = 0; looks < kEvictLooksMax && slab.live_count() >= live_max; ++looks) {
+    if (slot == kNone32) {
+      return;
+    }
+    const std::uint32_t newer = order.newer_than(slot);
+    const PageId page = core.catalog->page_of(core.slot_order.owner(slab_id, slot));
+    if (core.catalog->page(page).holds > 0) {
+      order.move_to_newest(slot);  // an engine uses it: it is not old
+    } else if (core.catalog->page(page).busy == 0) {
+      evict(page);
+    }
+    slot = newer;
+    if (slot != kNone32 && !order.contains(slot)) {
+      slot = order.oldest();  // the page had two slots in this slab's order
+    }
+  }
+}
+
+bool Spiller::evict_oldest() {
+  Core& core = works_.core;
+  LruList* fullest = nullptr;
+  SlabId slab{};
+  for (std::uint16_t id = 0; id < core.slot_order.slab_count(); ++id) {
+    LruList& order = core.slot_order.order(SlabId{id});
+    if (!order.empty() && (fullest == nullptr || order.size() > fullest->size())) {
+      fullest = &order;
+      slab = SlabId{id};
+    }
+  }
+  std::uint32_t slot = fullest == nullptr ? kNone32 : fullest->oldest();
+  for (int looks = 0; looks < kEvictLooksMax && slot != kNone32; ++looks) {
+    const PageId page = core.catalog->page_of(core.slot_order.owner(slab, slot));
+    if (core.catalog->page(page).holds == 0 && core.catalog->page(page).busy == 0) {
+      evict(page);
+      return true;
+    }
+    slot = fullest->newer_than(slot);
+  }
+  return false;
+}
+
+// Starts the write of the queue's first part, or fails it; wait: nothing can be done now.
+Spiller::Step Spiller::start_front(std::deque<PartRef>& queue) {
+  Core& core = works_.core;
+  const PartRef ref = queue.front();
+  Part& part = core.catalog->part(ref);
+  HC_CHECK(part.l3 == L3State::queued);
+  if (core.catalog->page(core.catalog->page_of(ref)).doomed) {
+    fail(ref, Code::cancelled);
+    return Step::next;
+  }
+  if (!core.io.can_start(IoKind::write_blob)) {
+    return Step::wait;
+  }
+  const SlabId slab_id = *core.family().slabs[core.catalog->part_of(ref)];
+  Slab& slab = core.spaces->slabs().slab(slab_id);
+  make_room(slab_id);
+  if (slab.free_count() == 0) {
+    if (slab.limbo_count() > 0) {
+      works_.commit.request_soon();  // limbo becomes free with the commit
+      return Step::wait;
+    }
+    fail(ref, Code::no_space);
+    return Step::next;
+  }
+  if (slab.free_count() <= core.family().reserve_slots / 4) {
+    works_.commit.request_soon();
+  }
+  const auto generation = core.superblock->next_generation();
+  if (!generation) {
+    return Step::wait;  // a new block of generations is being made durable
+  }
+  const auto slot = slab.take(*generation);
+  HC_CHECK(slot.has_value());
+  write(ref, *slot, *generation);
+  return Step::next;
+}
+
+void Spiller::write(PartRef ref, SlotId slot, Generation generation) {
+  Core& core = works_.core;
+  Part& part = core.catalog->part(ref);
+  const Page& page = core.catalog->page(core.catalog->page_of(ref));
+  const std::uint32_t at = core.catalog->part_of(ref);
+  Slab& slab = *core.slab_of(ref);
+  part.slot = slot;
+  part.generation = generation;
+  part.l3 = L3State::writing;
+  ++writing_;
+  FramePool& frames = core.frames_of(ref);
+  const std::uint8_t* frame_header = frames.header(part.frame);
+  const BlobPlace place{slab.file(), slab.slot_offset(slot), frames.payload(part.frame),
+                        slab.header().slot_bytes - kBlockBytes};
+  core.io.start_write(
+      place, io_cookie(IoOwner::spill, ref.value), [&](std::span<std::uint8_t> block) {
+        std::span<const std::uint8_t> metadata;
+        const std::span<const std::uint8_t> kept{frame_header, kBlockBytes};
+        HC_CHECK(read_metadata(kept, metadata) == BlobVerdict::good);
+        BlobHeader header{};
+        header.kind = core.family().kind_of(at);
+        header.payload_bytes = core.family().payload_bytes(at);
+        header.page_hash = page.hash;
+        header.payload_crc = part.payload_crc;
+        header.space_tag = core.spaces->space(page.space).tags[at];
+        header.slot = slot.value;
+        header.generation = generation.value;
+        encode_header_block(block, header, core.superblock->seed_of(page.space), metadata);
+      });
+}
+
+// The part has left the queue or the disk: whatever waited for its frame may go on.
+void Spiller::finish(PartRef ref) {
+  const PageId page = works_.core.catalog->page_of(ref);
+  works_.pages.drop_busy(page);
+  works_.forget.settle(page);
+}
+
+void Spiller::fail(PartRef ref, Code code) {
+  Core& core = works_.core;
+  Part& part = core.catalog->part(ref);
+  part.l3 = L3State::absent;
+  part.slot = kNoSlot;
+  part.generation = kNoGeneration;
+  if (core.catalog->unsettled().contains(ref.value)) {
+    core.catalog->unsettled().remove(ref.value);
+  }
+  ++core.counters.spill_failures;
+  works_.events->part_spill_failed(ref, code);
+  finish(ref);
+}
+
+void Spiller::on_write(const IoEvent& event) {
+  Core& core = works_.core;
+  const PartRef ref{io_value(event.cookie)};
+  Part& part = core.catalog->part(ref);
+  HC_CHECK(part.l3 == L3State::writing);
+  HC_CHECK(writing_ > 0);
+  --writing_;
+  Slab& slab = *core.slab_of(ref);
+  const PageId page = core.catalog->page_of(ref);
+  if (event.code != Code::ok) {
+    // No row names the slot: what the write left in it is inert.
+    if (event.code == Code::io_error) {
+      slab.mark_quarantined(part.slot);
+      ++core.counters.slots_quarantined;
+    } else {
+      slab.cancel_write(part.slot);
+    }
+    fail(ref, event.code);
+    return;
+  }
+  ++core.counters.spills;
+  core.counters.bytes_spilled += slab.header().slot_bytes;
+  slab.mark_written(part.slot);
+  part.l3 = L3State::written;
+  works_.commit.count_written(1);
+  if (!core.catalog->page(page).doomed) {
+    core.slot_order.insert(*core.catalog, *core.family().slabs[core.catalog->part_of(ref)], ref);
+    works_.pages.publish_status(page);
+    works_.commit.mark_dirty(page);
+    works_.events->part_written(ref);
+  }
+  finish(ref);
+}
+
+void Spiller::evict(PageId id) {
+  Core& core = works_.core;
+  Catalog& catalog = *core.catalog;
+  const Page page = catalog.page(id);
+  HC_CHECK(page.holds == 0 && page.busy == 0);
+  works_.pages.hold(id);  // what the events below start must not evict it again
+  for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
+    const PartRef ref = catalog.ref(id, at);
+    Part& part = catalog.part(ref);
+    if (part.l2 == L2State::resident) {
+      works_.pages.drop_frame(ref);
+    }
+    if (part.l3 >= L3State::written) {
+      fail_written(ref, Code::no_space);
+    }
+  }
+  ++core.counters.pages_evicted_l3;
+  works_.pages.unlink(id);
+  works_.pages.drop_hold(id);
+  works_.commit.add_erase(page.space, page.hash);
+  catalog.destroy(id);
+}
+
+// Takes the stored copy out of the order and sends its slot to limbo.
+void Spiller::fail_written(PartRef ref, Code code) {
+  Core& core = works_.core;
+  Part& part = core.catalog->part(ref);
+  HC_CHECK(part.l3 >= L3State::written);
+  works_.commit.count_written(part.l3 == L3State::written ? -1 : 0);
+  const SlabId slab_id = *core.family().slabs[core.catalog->part_of(ref)];
+  core.slot_order.order(slab_id).remove(part.slot.value);
+  core.spaces->slabs().slab(slab_id).mark_limbo(part.slot);
+  works_.commit.add_limbo({slab_id, part.slot});
+  const bool was_unsettled = core.catalog->unsettled().contains(ref.value);
+  part.l3 = L3State::absent;
+  part.slot = kNoSlot;
+  part.generation = kNoGeneration;
+  if (was_unsettled) {
+    core.catalog->unsettled().remove(ref.value);
+    works_.events->part_spill_failed(ref, code);
+  }
+}
+
+void Spiller::drop_stored(PartRef ref, bool quarantine) {
+  Core& core = works_.core;
+  Part& part = core.catalog->part(ref);
+  const SlabId slab_id = *core.family().slabs[core.catalog->part_of(ref)];
+  const SlotId slot = part.slot;
+  if (quarantine) {
+    works_.commit.count_written(part.l3 == L3State::written ? -1 : 0);
+    core.slot_order.order(slab_id).remove(slot.value);
+    core.spaces->slabs().slab(slab_id).mark_quarantined(slot);
+    ++core.counters.slots_quarantined;
+    part.l3 = L3State::absent;
+    part.slot = kNoSlot;
+    part.generation = kNoGeneration;
+    if (core.catalog->unsettled().contains(ref.value)) {
+      core.catalog->unsettled().remove(ref.value);
+      works_.events->part_spill_failed(ref, Code::io_error);
+    }
+  } else {
+    fail_written(ref, Code::io_error);
+  }
+  works_.commit.mark_dirty(core.catalog->page_of(ref));
+}
+
+}  // namespace hc

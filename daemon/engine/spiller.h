@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// spiller: writes resident parts to slots, and makes room for them.
+//
+//   queued -> writing -> written            (group_commit takes it on to durable)
+//      |         +-> failed                 (resident still; not on disk)
+//      +-> failed (no slot can come free)
+//
+// Owner: the reactor thread.
+// Invariants:
+//   - a slab's live slots stay at the family's page budget, as long as a page can be evicted
+//   - an evicted slot goes to limbo with the erase of its row; it is free after that commit
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "daemon/engine/catalog.h"
+#include "daemon/store/io_queue.h"
+#include "proto/limits.h"
+
+namespace hc {
+
+struct Works;
+
+struct SlotRef {
+  SlabId slab{};
+  SlotId slot{};
+};
+
+class Spiller {
+ public:
+  explicit Spiller(Works& works) : works_(works), queues_(kPartsMax) {}
+
+  // A resident part without a stored copy.
+  void enqueue(PartRef ref);
+  void on_write(const IoEvent& event);
+  void turn();
+
+  // Evicts the page at the old end of the fullest slab; false when every page there is in use.
+  bool evict_oldest();
+  // Evicts the page from both tiers: nobody holds it, nothing is in flight on it.
+  void evict(PageId page);
+  // The stored copy of one part is worthless: its slot goes (to limbo, or quarantined when the
+  // device failed on it) and its row follows.
+  void drop_stored(PartRef ref, bool quarantine);
+  // Written, but its flush failed: it will not become durable.
+  void fail_written(PartRef ref, Code code);
+
+  // While paused (a clear is running) nothing is written; parts of doomed pages leave the queue.
+  void pause(bool paused) { paused_ = paused; }
+  bool idle() const { return writing_ == 0; }
+  std::uint32_t queued() const { return queued_; }
+
+ private:
+  enum class Step : std::uint8_t { next, wait };
+  Step start_front(std::deque<PartRef>& queue);
+  void make_room(SlabId slab_id);
+  void write(PartRef ref, SlotId slot, Generation generation);
+  void fail(PartRef ref, Code code);
+  void finish(PartRef ref);
+  void purge_doomed();
+
+  Works& works_;
+  std::vector<std::deque<PartRef>> queues_;  // by slab
+  std::uint32_t writing_ = 0;
+  std::uint32_t queued_ = 0;
+  bool paused_ = false;
+};
+
+}  // namespace hc

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// store_verb: writes what is missing of an operation's pages and touches the rest.
+//
+// Per part, what is there decides:
+//
+//   L2       L3              without keep_lease        with keep_lease
+//   absent   absent          copy in, spill            copy in, spill
+//   absent   written..       nothing to copy           copy in, no spill
+//   filling  any             wait for that fill        wait for that fill
+//   resident absent          spill                     spill
+//   resident queued..        nothing to copy           nothing to copy
+//
+// Pages go from the last to the first, so that the tail is older than the head in every order.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "daemon/engine/verbs.h"
+#include "proto/check.h"
+
+namespace hc {
+
+namespace {
+
+bool needs_copy(const Part& part, bool keep_lease) {
+  return part.l2 == L2State::absent && (keep_lease || part.l3 == L3State::absent);
+}
+
+}  // namespace
+
+// Holds the pages that are there, counts what is needed and makes room: after this nothing of the
+// start can fail. False: the operation has been answered.
+bool Verbs::admit_store(std::uint32_t index) {
+  Op& op = core_.ops.op(index);
+  const bool keep_lease = op.has_flag(kFlagKeepLease);
+  const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
+  std::array<std::uint32_t, kKindsMax> frames{};
+  std::uint32_t items = 0;
+  std::uint32_t new_pages = 0;
+  for (std::uint32_t i = pages; i-- > 0;) {
+    const PageId page = page_at(index, i);
+    if (page != kNoPage) {
+      works_.pages.hold(page);
+      op.held.push_back(page);
+      touch(page);
+    } else {
+      ++new_pages;
+    }
+    for_each_part(core_, op, i, [&](std::uint16_t kind, std::uint32_t part) {
+      ++items;
+      const bool copy =
+          page == kNoPage || needs_copy(core_.catalog->part(core_.catalog->ref(page, part)),
+                                        keep_lease);
+      frames[kind] += copy ? 1U : 0U;
+    });
+  }
+  bool room = items <= core_.ops.items_free();
+  for (std::uint16_t kind = 0; kind < core_.family().frames.size(); ++kind) {
+    room = room && works_.pages.ensure_frames(kind, frames[kind]);
+  }
+  room = room && works_.pages.ensure_records(new_pages);
+  room = room && (!keep_lease || (core_.leases.nodes_free() >= pages && open_lease(index)));
+  if (!room) {
+    ends_.finish(index, Code::busy, Ack::done);
+    return false;
+  }
+  return true;
+}
+
+void Verbs::start_store(std::uint32_t index) {
+  if (!admit_store(index)) {
+    return;
+  }
+  Op& op = core_.ops.op(index);
+  const std::uint32_t use = op.use;
+  op.store_sequence = ++core_.sessions.find(op.session)->store_sequence;
+  for (auto i = static_cast<std::uint32_t>(op.request.pages.size()); i-- > 0;) {
+    start_store_page(index, i);
+  }
+  works_.copies.turn();
+  if (op.in_use && op.use == use && !op.ending) {
+    ends_.drop_holds(index);
+    progress_store(index);
+  }
+}
+
+void Verbs::start_store_page(std::uint32_t index, std::uint32_t i) {
+  Op& op = core_.ops.op(index);
+  const PageEntry& entry = op.request.pages[i];
+  const EngineSession* session = core_.sessions.find(op.session);
+  const PageId page = works_.pages.find_or_create(session->space, entry.hash);
+  HC_CHECK(page != kNoPage);
+  works_.pages.hold(page);
+  op.held.push_back(page);
+  Page& record = core_.catalog->page(page);
+  record.owner = entry.owner;
+  record.hint = op.request.entry.hint;
+  record.priority = op.request.entry.priority;
+  if (op.lease != kNoLease) {
+    const bool added = core_.leases.add(op.lease, page);
+    HC_CHECK(added);
+    works_.pages.hold(page);
+  }
+  bool copied = false;
+  for_each_part(core_, op, i, [&](std::uint16_t kind, std::uint32_t part) {
+    const std::uint32_t item_index = core_.ops.new_item(index);
+    Item& item = core_.ops.item(item_index);
+    item.part = core_.catalog->ref(page, part);
+    item.kind = kind;
+    item.page_index = i;
+    copied = start_store_part(index, item_index, item.part) || copied;
+  });
+  op.pages_stored += copied ? 1U : 0U;
+  core_.counters.pages_deduplicated += copied ? 0U : 1U;
+}
+
+// True when the part is copied in by this operation.
+bool Verbs::start_store_part(std::uint32_t index, std::uint32_t item_index, PartRef ref) {
+  Op& op = core_.ops.op(index);
+  Item& item = core_.ops.item(item_index);
+  Part& part = core_.catalog->part(ref);
+  const auto final_ack = static_cast<Ack>(op.request.entry.ack);
+  const bool keep_lease = op.has_flag(kFlagKeepLease);
+  const bool copy = needs_copy(part, keep_lease);
+  item.needs_resident = copy || part.l2 == L2State::filling;
+  item.needs_written = final_ack >= Ack::written && part.l3 < L3State::written;
+  item.needs_durable = final_ack >= Ack::durable && part.l3 < L3State::durable;
+  op.resident_left += item.needs_resident ? 1U : 0U;
+  op.written_left += item.needs_written ? 1U : 0U;
+  op.durable_left += item.needs_durable ? 1U : 0U;
+  const bool spill = part.l3 == L3State::absent;
+  if (spill && !core_.catalog->unsettled().contains(ref.value)) {
+    part.barrier = next_barrier_++;
+    part.unsettled_since_ms = core_.now_ms();
+    core_.catalog->unsettled().push_newest(ref.value);
+  }
+  if (!copy) {
+    if (part.l2 == L2State::filling) {
+      part.spill_wanted = part.spill_wanted || spill;
+    } else if (spill) {
+      works_.spiller.enqueue(ref);
+    }
+    if (item.needs_resident || item.needs_written || item.needs_durable) {
+      core_.ops.add_waiter(*core_.catalog, item_index);
+    } else {
+      core_.ops.free_item(item_index);
+    }
+    return false;
+  }
+  const auto frame = core_.frames_of(ref).take();
+  HC_CHECK(frame.has_value());
+  part.frame = *frame;
+  part.l2 = L2State::filling;
+  part.spill_wanted = spill;
+  item.role = ItemRole::filler;
+  works_.pages.busy(core_.catalog->page_of(ref));
+  works_.copies.copy(item_index);
+  return true;
+}
+
+std::span<const std::uint8_t> Verbs::metadata_of(const Op& op, std::uint32_t index) const {
+  const PageEntry& entry = op.request.pages[index];
+  return std::span(op.request.metadata).subspan(entry.metadata_offset, entry.metadata_bytes);
+}
+
+// The frame was not filled: nobody will ever see what is in it.
+void Verbs::discard_fill(PartRef ref) {
+  ++core_.counters.stores_discarded;
+  if (core_.catalog->unsettled().contains(ref.value)) {
+    core_.catalog->unsettled().remove(ref.value);
+  }
+  core_.catalog->part(ref).spill_wanted = false;
+  works_.pages.drop_frame(ref);
+}
+
+void Verbs::store_copy_done(std::uint32_t item_index, Code code, std::uint32_t crc) {
+  const std::uint32_t index = core_.ops.item(item_index).op;
+  Op& op = core_.ops.op(index);
+  Item& item = core_.ops.item(item_index);
+  const PartRef ref = item.part;
+  const PageId page = core_.catalog->page_of(ref);
+  Part& part = core_.catalog->part(ref);
+  HC_CHECK(part.l2 == L2State::filling && !part.reading);
+  const bool doomed = core_.catalog->page(page).doomed;
+  if (op.ending || doomed || code != Code::ok) {
+    core_.ops.free_item(item_index);
+    discard_fill(ref);
+    works_.events->part_fill_failed(ref, Code::retry);
+    works_.pages.drop_busy(page);
+    works_.forget.settle(page);
+    works_.pages.end_if_empty(page);
+    op.ending ? ends_.continue_end(index)
+              : ends_.end(index, doomed ? Code::cancelled : code);
+    return;
+  }
+  FramePool& frames = core_.frames_of(ref);
+  part.payload_crc = crc;
+  BlobHeader header{};
+  const std::uint32_t at = core_.catalog->part_of(ref);
+  header.kind = core_.family().kind_of(at);
+  header.payload_bytes = core_.payload_bytes(ref);
+  header.page_hash = core_.catalog->page(page).hash;
+  header.payload_crc = crc;
+  header.space_tag = core_.spaces->space(core_.catalog->page(page).space).tags[at];
+  header.slot = kNone32;
+  const BlobSeed seed = core_.superblock->seed_of(core_.catalog->page(page).space);
+  encode_header_block({frames.header(part.frame), kBlockBytes}, header, seed,
+                      metadata_of(op, item.page_index));
+  frames.publish(part.frame);
+  part.l2 = L2State::resident;
+  op.bytes += header.payload_bytes;
+  if (part.spill_wanted) {
+    part.spill_wanted = false;
+    works_.spiller.enqueue(ref);
+  }
+  works_.pages.publish_status(page);
+  item.role = ItemRole::waiter;
+  core_.ops.add_waiter(*core_.catalog, item_index);
+  works_.pages.drop_busy(page);
+  part_resident(ref);
+}
+
+// An item of a store has come as far as `ack`.
+void Verbs::store_reached(std::uint32_t item_index, Ack ack) {
+  Item& item = core_.ops.item(item_index);
+  const std::uint32_t index = item.op;
+  Op& op = core_.ops.op(index);
+  if (op.verb() != Verb::store) {
+    return;
+  }
+  const auto reach = [](bool& needs, std::uint32_t& left) {
+    if (needs) {
+      HC_CHECK(left > 0);
+      needs = false;
+      --left;
+    }
+  };
+  if (ack == Ack::resident) {
+    reach(item.needs_resident, op.resident_left);
+  }
+  if (ack >= Ack::written) {
+    reach(item.needs_written, op.written_left);
+  }
+  if (ack >= Ack::durable) {
+    reach(item.needs_durable, op.durable_left);
+  }
+  free_if_done(item_index);
+  progress_store(index);
+}
+
+void Verbs::progress_store(std::uint32_t index) {
+  Op& op = core_.ops.op(index);
+  const auto final_ack = static_cast<Ack>(op.request.entry.ack);
+  const std::uint32_t use = op.use;
+  while (op.in_use && op.use == use && !op.ending && op.held.empty()) {
+    const Ack next = static_cast<Ack>(static_cast<std::uint8_t>(op.acked) + 1);
+    const std::uint32_t left = next == Ack::resident  ? op.resident_left
+                               : next == Ack::written ? op.written_left
+                                                      : op.durable_left;
+    if (left > 0) {
+      return;
+    }
+    op.acked = next;
+    if (next == final_ack) {
+      ends_.finish(index, Code::ok, next);
+      return;
+    }
+    if (op.has_flag(kFlagEveryAck)) {
+      ends_.report(index, next);
+    }
+  }
+}
+
+}  // namespace hc

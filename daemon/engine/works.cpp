@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// works: the tables that come with a family.
+#include "daemon/engine/works.h"
+
+namespace hc {
+
+void Works::open_catalog() {
+  if (!core.spaces->bound()) {
+    return;
+  }
+  if (core.catalog == nullptr) {
+    core.catalog = std::make_unique<Catalog>(
+        core.spaces->pages_max(), static_cast<std::uint32_t>(core.family().parts.size()));
+  }
+  for (std::uint16_t id = 0; id < core.spaces->slabs().count(); ++id) {
+    core.slot_order.add_slab(SlabId{id}, core.spaces->slabs().slab(SlabId{id}).slot_count());
+  }
+}
+
+}  // namespace hc

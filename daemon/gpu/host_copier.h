@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// host_copier: the Copier over threads and memcpy, for client memory in host memory files.
+//
+// Owner: the reactor thread; a job's memory is touched by exactly one helper thread until its
+// completion is there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "daemon/gpu/copier.h"
+#include "daemon/os/waitable.h"
+#include "daemon/os/work_queue.h"
+
+namespace hc {
+
+class HostCopier final : public Copier, public Waitable {
+ public:
+  // threads 0: min(4, processors).
+  static Result<std::unique_ptr<HostCopier>> create(std::uint32_t threads);
+  HostCopier(EventFd event, std::uint32_t threads);
+  HostCopier(const HostCopier&) = delete;
+  HostCopier& operator=(const HostCopier&) = delete;
+  // Waits for what is in flight.
+  ~HostCopier() override;
+
+  Code submit(const CopyJob& job) override;
+  void poll(std::vector<CopyCompletion>& out) override;
+  void wait() override;
+  std::uint32_t in_flight() const override { return in_flight_; }
+  int event_fd() const override { return done_.event_fd(); }
+
+ private:
+  void run();
+
+  WorkQueue<CopyJob> work_;
+  ResultBox<CopyCompletion> done_;
+  std::vector<std::thread> threads_;
+  std::uint32_t in_flight_ = 0;
+};
+
+}  // namespace hc

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// lmdb_env: one open LMDB file with our three databases. Hides LMDB's calls; knows its codes.
+//
+// Owner: one thread at a time. Default sync flags: a committed transaction has been synced, and a
+// crash at any moment leaves the last committed state. No WRITEMAP: a stray pointer in the process
+// can't reach the file, and a full disk is an error code instead of a SIGBUS.
+#pragma once
+
+#include <lmdb.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "daemon/index/index.h"
+#include "proto/result.h"
+
+namespace hc {
+
+// An LMDB or errno value as an error: no_space, corrupt or io_error.
+Error lmdb_error(const std::string& what, int rc);
+
+// One logical write: rows of a batch, or the identity of a new file.
+struct LmdbWrite {
+  const IndexBatch* batch = nullptr;
+  const IndexIdentity* identity = nullptr;
+};
+
+class LmdbEnv {
+ public:
+  // Opens the file; `create` makes it and its databases.
+  static Result<LmdbEnv> open(const std::string& path, std::uint64_t map_bytes, bool create);
+
+  // One transaction, synced on return; 0 or what LMDB said. On failure nothing has changed.
+  // Spaces first, then erases, then puts, each sorted by key: fewer distinct pages are touched.
+  int write(const LmdbWrite& write);
+  // Room for twice as much; with no transaction open. 0 or what LMDB said.
+  int grow();
+  std::uint64_t map_bytes() const { return map_bytes_; }
+
+  // not_found: none is stored; corrupt: it does not verify, or the file is damaged.
+  Result<IndexIdentity> read_identity() const;
+  Result<void> visit(const IndexVisitor& visitor) const;
+
+ private:
+  struct Close {
+    void operator()(MDB_env* env) const { mdb_env_close(env); }
+  };
+
+  LmdbEnv(MDB_env* env, std::uint64_t map_bytes) : env_(env), map_bytes_(map_bytes) {}
+
+  int open_databases(bool create);
+  int write_batch(MDB_txn* transaction, const IndexBatch& batch) const;
+  void extend_file() const;
+
+  std::unique_ptr<MDB_env, Close> env_;
+  std::uint64_t map_bytes_;
+  MDB_dbi spaces_ = 0;
+  MDB_dbi pages_ = 0;
+  MDB_dbi meta_ = 0;
+};
+
+}  // namespace hc

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// lmdb_index: life of the index file, and the committer thread.
+#include "daemon/index/lmdb_index.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "daemon/index/lmdb_file.h"
+#include "daemon/log/log.h"
+#include "daemon/os/file_lock.h"
+
+namespace hc {
+
+namespace {
+
+constexpr std::uint64_t kMapBytesSpare = 64ULL << 20;
+constexpr std::uint64_t kMapBytesPerPart = 512;  // measured need is below 260, more while it churns
+constexpr std::uint64_t kMapBytesMax = 16ULL << 40;
+
+// A failure after which the file's state in memory can't be trusted any more. The others undid
+// their transaction: pages written meanwhile are named by nothing and will be written anew.
+bool kills_environment(int rc) {
+  switch (rc) {
+    case ENOSPC:
+    case EDQUOT:
+    case ENOMEM:
+    case MDB_MAP_FULL:
+    case MDB_TXN_FULL: return false;
+    default: return true;
+  }
+}
+
+Result<void> check_library_version() {
+  int major = 0;
+  int minor = 0;
+  int patch = 0;
+  const char* text = mdb_version(&major, &minor, &patch);
+  if (major != MDB_VERSION_MAJOR || minor != MDB_VERSION_MINOR) {
+    return make_error(Code::unsupported, std::string("index: built for LMDB ") +
+                                             MDB_VERSION_STRING + ", runs with " + text);
+  }
+  log_info("index.library", {{"version", text}});
+  return {};
+}
+
+// Where a reset failed: the daemon serves on without an index.
+Error not_open() { return make_error(Code::io_error, "index is not open"); }
+
+void remove_file(const std::string& path) { ::unlink(path.c_str()); }
+
+Result<void> rename_file(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0) {
+    return make_error(code_of_errno(errno), from + ": rename", errno);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::uint64_t index_map_bytes(std::uint64_t pages, std::uint64_t parts) {
+  const std::uint64_t parts_max = kMapBytesMax / kMapBytesPerPart;
+  const std::uint64_t rows_max = parts_max / std::max<std::uint64_t>(parts, 1);
+  const std::uint64_t wanted = std::min(pages, rows_max) * parts * kMapBytesPerPart;
+  return std::min(wanted + kMapBytesSpare, kMapBytesMax) / kMapBytesSpare * kMapBytesSpare;
+}
+
+Result<std::unique_ptr<LmdbIndex>> LmdbIndex::create(LmdbIndexOptions options) {
+  HC_TRY_VOID(check_library_version());
+  auto dir = open_local_dir(options.dir, "index " + options.dir);
+  HC_TRY(dir);
+  HC_TRY_VOID(lock_exclusive(dir->get(), "index " + options.dir, options.lock_retry_ms));
+  auto event = EventFd::create();
+  HC_TRY(event);
+  return std::make_unique<LmdbIndex>(std::move(options), std::move(*dir), std::move(*event));
+}
+
+LmdbIndex::LmdbIndex(LmdbIndexOptions options, UniqueFd dir, EventFd event)
+    : options_(std::move(options)),
+      dir_(std::move(dir)),
+      map_bytes_(index_map_bytes(options_.pages_expected, options_.parts_expected)),
+      results_(std::move(event)),
+      committer_([this] { run_committer(); }) {}
+
+LmdbIndex::~LmdbIndex() {
+  batches_.close();
+  committer_.join();
+}
+
+std::string LmdbIndex::path(const char* suffix) const {
+  return options_.dir + "/index.lmdb" + suffix;
+}
+
+Result<void> LmdbIndex::open(const IndexIdentity& identity) {
+  HC_CHECK(!env_ && !in_flight_);
+  remove_file(path(".new"));
+  remove_file(path(".new-lock"));
+  const auto opened = open_existing(identity);
+  if (opened) {
+    return {};
+  }
+  env_.reset();
+  if (opened.error().code == Code::not_found) {
+    return replace_by_empty(identity);
+  }
+  damaged_ = opened.error().code == Code::corrupt;
+  return opened;
+}
+
+// not_found: there is none of this identity.
+Result<void> LmdbIndex::open_existing(const IndexIdentity& identity) {
+  HC_TRY_VOID(check_lmdb_file(path()));
+  HC_TRY_VOID(open_file());
+  const auto found = env_->read_identity();
+  HC_TRY(found);
+  if (*found != identity) {
+    log_info("index.other_store", {{"file", path()}});
+    return make_error(Code::not_found, path() + " belongs to another store or epoch");
+  }
+  return {};
+}
+
+Result<void> LmdbIndex::open_file() {
+  auto env = LmdbEnv::open(path(), map_bytes_, false);
+  HC_TRY(env);
+  env_.emplace(std::move(*env));
+  return {};
+}
+
+Result<void> LmdbIndex::reset(const IndexIdentity& identity) {
+  HC_CHECK(!in_flight_);
+  env_.reset();
+  return replace_by_empty(identity);
+}
+
+// Creation is not atomic in LMDB, so it happens under another name; whoever finds the final name
+// finds a complete file.
+Result<void> LmdbIndex::replace_by_empty(const IndexIdentity& identity) {
+  HC_TRY_VOID(build_empty(identity));
+  if (damaged_) {
+    HC_TRY_VOID(rename_file(path(), path(".damaged")));
+    log_warn("index.set_aside", {{"file", path(".damaged")}});
+  }
+  remove_file(path("-lock"));
+  HC_TRY_VOID(rename_file(path(".new"), path()));
+  remove_file(path(".new-lock"));
+  HC_TRY_VOID(sync_dir(dir_.get(), "index " + options_.dir));
+  HC_TRY_VOID(open_file());
+  damaged_ = false;
+  dead_.reset();
+  return {};
+}
+
+Result<void> LmdbIndex::build_empty(const IndexIdentity& identity) const {
+  remove_file(path(".new"));
+  remove_file(path(".new-lock"));
+  auto env = LmdbEnv::open(path(".new"), map_bytes_, true);
+  HC_TRY(env);
+  if (const int rc = env->write({nullptr, &identity}); rc != 0) {
+    return lmdb_error(path(".new"), rc);
+  }
+  // The commit has synced the data and the header; the length, set afterwards, is synced here.
+  const UniqueFd file(::open(path(".new").c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file || ::fsync(file.get()) != 0) {
+    return make_error(Code::io_error, path(".new") + ": fsync", errno);
+  }
+  return {};
+}
+
+Result<void> LmdbIndex::visit(const IndexVisitor& visitor) {
+  HC_CHECK(!in_flight_);
+  return env_ ? env_->visit(visitor) : Result<void>(not_open());
+}
+
+void LmdbIndex::commit(IndexBatch batch) {
+  HC_CHECK(!in_flight_);
+  in_flight_ = true;
+  batches_.put(std::move(batch));
+}
+
+std::optional<Result<void>> LmdbIndex::poll() {
+  auto done = results_.take_all();
+  HC_CHECK(done.size() <= (in_flight_ ? 1U : 0U));
+  if (done.empty()) {
+    return std::nullopt;
+  }
+  in_flight_ = false;
+  return std::move(done.front());
+}
+
+void LmdbIndex::wait() {
+  if (in_flight_) {
+    results_.wait();
+  }
+}
+
+void LmdbIndex::run_committer() {
+  while (auto batch = batches_.take()) {
+    results_.put(run_batch(*batch));
+  }
+}
+
+Result<void> LmdbIndex::run_batch(const IndexBatch& batch) {
+  if (dead_ || !env_) {
+    return dead_ ? *dead_ : not_open();
+  }
+  int rc = env_->write({&batch, nullptr});
+  while (rc == MDB_MAP_FULL && map_bytes_ < kMapBytesMax) {
+    rc = env_->grow();
+    if (rc == 0) {
+      map_bytes_ = env_->map_bytes();
+      log_info("index.grow", {{"map_bytes", map_bytes_}});
+      rc = env_->write({&batch, nullptr});
+    }
+  }
+  if (rc == 0) {
+    return {};
+  }
+  Error error = lmdb_error("index: commit", rc);
+  if (kills_environment(rc)) {
+    dead_ = error;
+  }
+  return error;
+}
+
+}  // namespace hc

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// disk: the seam to files. Requests in, completions out; nothing above it calls the kernel.
+//
+// Owner: the reactor thread (start-up included). A request's buffers belong to the disk until its
+// completion was reaped, whatever timed out or died meanwhile. Completions come in any order.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "proto/ids.h"
+#include "proto/result.h"
+
+namespace hc {
+
+enum class DiskOp : std::uint8_t {
+  read,
+  write,
+  sync,  // data of the whole file reaches stable storage (fdatasync); no buffers
+};
+
+struct DiskBuffer {
+  std::uint8_t* data = nullptr;  // aligned to kBlockBytes
+  std::uint32_t size_bytes = 0;  // a multiple of kBlockBytes
+};
+
+struct DiskRequest {
+  DiskOp op = DiskOp::read;
+  FileId file{};
+  std::uint64_t offset_bytes = 0;         // a multiple of kBlockBytes
+  std::array<DiskBuffer, 2> buffers{};    // in order; the second may be empty
+  std::uint64_t ticket = 0;               // the caller's; returned with the completion
+
+  std::uint64_t size_bytes() const {
+    return std::uint64_t{buffers[0].size_bytes} + buffers[1].size_bytes;
+  }
+};
+
+struct DiskCompletion {
+  std::uint64_t ticket = 0;
+  Code code = Code::ok;   // ok: every byte was transferred; io_error or no_space otherwise
+  int sys_errno = 0;
+};
+
+struct FileSpec {
+  std::string name;                // relative to the volume directory, no slash
+  std::uint64_t size_bytes = 0;    // 0: as it is; otherwise preallocated (never sparse) to it
+  bool create = false;             // create when absent; otherwise not_found
+  bool exclusive = false;          // flock on the descriptor; refused when someone else holds it
+};
+
+struct FileInfo {
+  std::string name;
+  std::uint64_t size_bytes = 0;
+};
+
+class Disk {
+ public:
+  virtual ~Disk() = default;
+
+  // Blocking; used at start, at the first attach of a family and at stop only.
+  virtual Result<FileId> open(const FileSpec& spec) = 0;
+  virtual Result<void> close(FileId file) = 0;          // nothing may be in flight on it
+  virtual Result<void> remove(const std::string& name) = 0;  // not open; ok when absent
+  virtual Result<std::vector<FileInfo>> list() = 0;
+  virtual std::uint64_t size_bytes(FileId file) const = 0;
+  // Blocking transfers of headers, beside whatever is in flight: O_DIRECT rules hold for both.
+  // write_now returns after the data has been synced.
+  virtual Result<void> read_now(FileId file, std::uint64_t offset_bytes,
+                                std::span<std::uint8_t> out) = 0;
+  virtual Result<void> write_now(FileId file, std::uint64_t offset_bytes,
+                                 std::span<const std::uint8_t> bytes) = 0;
+
+  // Queues one request; busy when kDiskRequestsMax are in flight. Short transfers, EINTR and
+  // EAGAIN are continued below this seam, with a bound.
+  virtual Code submit(const DiskRequest& request) = 0;
+  // Starts what was queued and collects what is done, without waiting; appends to `out`.
+  virtual void poll(std::vector<DiskCompletion>& out) = 0;
+  // Waits until at least one completion can be polled. With nothing in flight it returns at once.
+  virtual void wait() = 0;
+  virtual std::uint32_t in_flight() const = 0;
+};
+
+}  // namespace hc

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// disk_probe: choose the Disk back end: what was asked for, or the best that works here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "daemon/config/config.h"
+#include "daemon/os/volume_disk.h"
+
+namespace hc {
+
+struct DiskOptions {
+  std::string dir;
+  DiskBackend backend = DiskBackend::automatic;
+  std::uint32_t lock_retry_ms = 60'000;  // for a predecessor whose last I/O is still in the kernel
+  std::uint32_t io_threads = 8;          // threads back end
+};
+
+// Called on the reactor thread, which owns the result. `automatic` tries io_uring with one real
+// write and read, and steps down to threads with one log line that says why. A back end asked for
+// by name that does not work is an error.
+Result<std::unique_ptr<VolumeDisk>> make_disk(const DiskOptions& options);
+
+}  // namespace hc

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// pidfd: a descriptor that stands for one process, whatever becomes of its number.
+#pragma once
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+#include "proto/result.h"
+#include "shm/unique_fd.h"
+
+namespace hc {
+
+// glibc of Debian 12 has no header for it that C++ can include.
+inline Result<UniqueFd> open_pidfd(pid_t pid) {
+  UniqueFd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)));
+  if (!fd) {
+    return make_error(errno == ESRCH ? Code::not_found : Code::io_error,
+                      "pidfd_open of process " + std::to_string(pid), errno);
+  }
+  return fd;
+}
+
+// True once the process has exited: its memory is gone and nothing of it runs, reaped or not.
+inline bool pidfd_is_dead(int pidfd) {
+  pollfd entry{pidfd, POLLIN, 0};
+  int count = 0;
+  do {
+    count = ::poll(&entry, 1, 0);
+  } while (count < 0 && errno == EINTR);
+  HC_CHECK(count >= 0);
+  return count == 1 && (entry.revents & POLLIN) != 0;
+}
+
+}  // namespace hc

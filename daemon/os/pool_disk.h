@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// pool_disk: the Disk over a pool of threads that block in preadv, pwritev and fdatasync.
+//
+// Owner: the reactor thread; the threads see only copies of descriptors and the buffers of their
+// request. The fallback where io_uring is not allowed, as in most containers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "daemon/os/transfer.h"
+#include "daemon/os/volume_disk.h"
+#include "daemon/os/work_queue.h"
+
+namespace hc {
+
+class PoolDisk final : public VolumeDisk {
+ public:
+  PoolDisk(Volume volume, EventFd event, std::uint32_t threads);
+  PoolDisk(const PoolDisk&) = delete;
+  PoolDisk& operator=(const PoolDisk&) = delete;
+  // Waits for what is in flight.
+  ~PoolDisk() override;
+
+  Code submit(const DiskRequest& request) override;
+  void poll(std::vector<DiskCompletion>& out) override;
+  void wait() override;
+  std::uint32_t in_flight() const override { return in_flight_; }
+  int event_fd() const override { return done_.event_fd(); }
+  std::string description() const override;
+
+ private:
+  struct Done {
+    FileId file;
+    DiskCompletion completion;
+  };
+
+  void run();
+
+  WorkQueue<Transfer> work_;
+  ResultBox<Done> done_;
+  std::vector<std::thread> threads_;
+  std::uint32_t in_flight_ = 0;
+};
+
+}  // namespace hc

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// uring: one io_uring with its eventfd. Queues, submits, reaps; knows nothing of requests.
+//
+// Owner: one thread, the one that created it: the kernel refuses others where it can.
+#pragma once
+
+#include <liburing.h>
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <span>
+
+#include "daemon/os/event_fd.h"
+#include "proto/result.h"
+
+namespace hc {
+
+// How completions reach the owner, best first. `deferred` does the work only when the owner asks,
+// `cooperative` when the owner enters the kernel anyway, `plain` by interrupting it.
+enum class UringMode : std::uint8_t { deferred, cooperative, plain };
+const char* uring_mode_name(UringMode mode);
+
+class Uring {
+ public:
+  struct Done {
+    std::uint64_t tag;
+    std::int32_t result;
+  };
+
+  // `entries` is the bound of operations in flight; the completion queue is twice as large, so
+  // that it cannot overflow. Refused with a reason when the kernel lacks an operation.
+  static Result<Uring> create(std::uint32_t entries, UringMode mode);
+  // The best mode that this kernel has.
+  static Result<Uring> create_best(std::uint32_t entries);
+
+  Uring(Uring&& other) noexcept;
+  Uring(const Uring&) = delete;
+  Uring& operator=(const Uring&) = delete;
+  Uring& operator=(Uring&&) = delete;
+  ~Uring();
+
+  UringMode mode() const { return mode_; }
+  int event_fd() const { return event_.fd(); }
+
+  // The vectors must stay where they are until the tag was reaped.
+  void queue_read(std::uint64_t tag, int fd, std::span<const iovec> vectors, std::uint64_t offset);
+  void queue_write(std::uint64_t tag, int fd, std::span<const iovec> vectors, std::uint64_t offset);
+  void queue_sync(std::uint64_t tag, int fd);
+
+  // Hands queued operations to the kernel and lets it post what is done. Does not wait.
+  void submit();
+  // The same, and waits until one completion can be reaped.
+  void submit_and_wait();
+  // Moves completions to `out`; returns how many.
+  std::uint32_t reap(std::span<Done> out);
+  // Lowers the event; comes before the reaping.
+  void clear_event() { event_.clear(); }
+
+ private:
+  Uring(io_uring ring, UringMode mode, EventFd event);
+
+  io_uring_sqe* next_entry(std::uint64_t tag);
+  void after_submit(int rc);
+
+  io_uring ring_;
+  UringMode mode_;
+  EventFd event_;
+  bool owned_ = true;
+};
+
+}  // namespace hc

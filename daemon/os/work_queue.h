@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// work_queue: mailboxes between the reactor and its helper threads: work out, results back.
+//
+// A mutex and a condition variable are enough: one piece of work moves at least tens of kilobytes.
+// The bound is kept by the caller, who counts what is in flight.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "daemon/os/event_fd.h"
+
+namespace hc {
+
+// Reactor -> helpers. Helpers block in take(); after close() they drain what is left, then end.
+template <typename Work>
+class WorkQueue {
+ public:
+  void put(Work work) {
+    {
+      const std::lock_guard lock(mutex_);
+      HC_CHECK(!closed_);
+      queue_.push_back(std::move(work));
+    }
+    ready_.notify_one();
+  }
+
+  std::optional<Work> take() {
+    std::unique_lock lock(mutex_);
+    ready_.wait(lock, [this] { return closed_ || !queue_.empty(); });
+    if (queue_.empty()) {
+      return std::nullopt;
+    }
+    std::optional<Work> work(std::move(queue_.front()));
+    queue_.pop_front();
+    return work;
+  }
+
+  void close() {
+    {
+      const std::lock_guard lock(mutex_);
+      closed_ = true;
+    }
+    ready_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  std::deque<Work> queue_;
+  bool closed_ = false;
+};
+
+// Helpers -> reactor, announced through an eventfd.
+//
+// Why no result is slept through: a helper (1) appends under the lock, (2) raises; the reactor
+// (a) clears, (b) takes under the lock. If (b) missed the append then (1) came after it, so (2)
+// comes after (a) and the flag stays up.
+template <typename Done>
+class ResultBox {
+ public:
+  explicit ResultBox(EventFd event) : event_(std::move(event)) {}
+
+  int event_fd() const { return event_.fd(); }
+
+  void put(Done done) {
+    {
+      const std::lock_guard lock(mutex_);
+      results_.push_back(std::move(done));
+    }
+    event_.raise();
+    ready_.notify_one();
+  }
+
+  // Everything that is there, possibly nothing; does not wait.
+  std::vector<Done> take_all() {
+    event_.clear();
+    const std::lock_guard lock(mutex_);
+    return std::exchange(results_, {});
+  }
+
+  void wait() {
+    std::unique_lock lock(mutex_);
+    ready_.wait(lock, [this] { return !results_.empty(); });
+  }
+
+ private:
+  EventFd event_;
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  std::vector<Done> results_;
+};
+
+}  // namespace hc

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// arena_set: cuts each kind's frames into memory files and maps them.
+#include "daemon/pool/arena_set.h"
+
+#include <algorithm>
+
+#include "proto/blob_header.h"
+#include "proto/check.h"
+
+namespace hc {
+
+Result<ArenaSet> ArenaSet::create(const std::vector<KindFrames>& kinds,
+                                  const ArenaOptions& options) {
+  std::uint64_t frames = 0;
+  for (const KindFrames& kind : kinds) {
+    if (kind.frame_count == 0) {
+      return make_error(Code::bad_argument, "l2.bytes: too small for one frame of kind " +
+                                                std::to_string(kind.kind));
+    }
+    frames += kind.frame_count;
+  }
+  auto generations = GenerationsWriter::create(frames);
+  HC_TRY(generations);
+  ArenaSet set(std::move(*generations));
+  std::uint64_t first_generation = 0;
+  for (const KindFrames& kind : kinds) {
+    HC_CHECK(kind.kind == set.kinds_.size());
+    HC_TRY_VOID(set.add_kind(kind, first_generation, options));
+    first_generation += kind.frame_count;
+  }
+  return set;
+}
+
+Result<void> ArenaSet::add_kind(const KindFrames& spec, std::uint64_t first_generation,
+                                const ArenaOptions& options) {
+  Kind kind;
+  kind.frame_bytes = static_cast<std::uint32_t>(blob_bytes(spec.payload_bytes));
+  kind.frame_count = spec.frame_count;
+  const std::uint64_t per_arena = std::max<std::uint64_t>(1, options.arena_bytes / kind.frame_bytes);
+  kind.frames_per_arena =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(per_arena, spec.frame_count));
+  kind.first_arena = static_cast<std::uint32_t>(arenas_.size());
+  kind.first_generation = first_generation;
+  for (std::uint32_t first = 0; first < spec.frame_count; first += kind.frames_per_arena) {
+    const std::uint32_t count = std::min(kind.frames_per_arena, spec.frame_count - first);
+    const std::uint64_t size = std::uint64_t{count} * kind.frame_bytes;
+    auto file = MemoryFile::create("hicache-arena", size,
+                                   {options.try_huge_pages, options.commit_memory});
+    HC_TRY(file);
+    RegionOptions map;
+    map.size_bytes = size;
+    map.read_only = false;
+    map.hint_huge_pages = options.try_huge_pages;
+    auto region = Region::map(file->fd(), map);
+    HC_TRY(region);
+    HC_TRY_VOID(file->finish_seals(false));
+    const ArenaInfo info{spec.kind, 0, first, count, kind.frame_bytes, first_generation + first};
+    arenas_.push_back(Arena{info, std::move(*file), std::move(*region)});
+  }
+  kinds_.push_back(kind);
+  return {};
+}
+
+std::uint8_t* ArenaSet::frame(std::uint16_t kind, FrameId frame) {
+  HC_CHECK(kind < kinds_.size());
+  const Kind& spec = kinds_[kind];
+  HC_CHECK(frame.value < spec.frame_count);
+  const std::uint32_t arena = spec.first_arena + frame.value / spec.frames_per_arena;
+  const std::uint64_t offset =
+      std::uint64_t{frame.value % spec.frames_per_arena} * spec.frame_bytes;
+  return arenas_[arena].region.writable_bytes().data() + offset;
+}
+
+std::uint64_t ArenaSet::generation_index(std::uint16_t kind, FrameId frame) const {
+  HC_CHECK(kind < kinds_.size());
+  return kinds_[kind].first_generation + frame.value;
+}
+
+std::uint64_t ArenaSet::bytes() const {
+  std::uint64_t total = 0;
+  for (const Arena& arena : arenas_) {
+    total += std::uint64_t{arena.info.frame_count} * arena.info.frame_bytes;
+  }
+  return total;
+}
+
+bool ArenaSet::huge_pages() const {
+  return std::all_of(arenas_.begin(), arenas_.end(),
+                     [](const Arena& arena) { return arena.file.huge_pages(); });
+}
+
+}  // namespace hc

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// arena_set: the memory files of one family's frames, mapped.
+//
+// Owner: the reactor thread; copier threads touch frames that a job names.
+// Invariants:
+//   - frames of a kind are numbered through its arenas without gaps
+//   - a client gets read-only descriptors, and only of its own family
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "proto/handshake.h"
+#include "proto/ids.h"
+#include "proto/result.h"
+#include "shm/generations.h"
+#include "shm/memory_file.h"
+#include "shm/region.h"
+
+namespace hc {
+
+struct KindFrames {
+  std::uint16_t kind = 0;
+  std::uint32_t payload_bytes = 0;
+  std::uint32_t frame_count = 0;
+};
+
+struct ArenaOptions {
+  std::uint64_t arena_bytes = 1ULL << 30;  // wanted size of one memory file
+  bool try_huge_pages = false;
+  bool commit_memory = true;               // shortage is an error here, never a later signal
+};
+
+class ArenaSet {
+ public:
+  // Errors: no_space (memory), bad_argument (a kind with no frame).
+  static Result<ArenaSet> create(const std::vector<KindFrames>& kinds,
+                                 const ArenaOptions& options);
+
+  std::uint8_t* frame(std::uint16_t kind, FrameId frame);
+  std::uint32_t frame_bytes(std::uint16_t kind) const { return kinds_[kind].frame_bytes; }
+  std::uint32_t frame_count(std::uint16_t kind) const { return kinds_[kind].frame_count; }
+  std::uint64_t generation_index(std::uint16_t kind, FrameId frame) const;
+  GenerationsWriter& generations() { return generations_; }
+
+  struct Arena {
+    ArenaInfo info;
+    MemoryFile file;
+    Region region;
+  };
+  const std::vector<Arena>& arenas() const { return arenas_; }
+  std::uint64_t bytes() const;
+  bool huge_pages() const;
+
+ private:
+  struct Kind {
+    std::uint32_t frame_bytes = 0;
+    std::uint32_t frame_count = 0;
+    std::uint32_t frames_per_arena = 0;
+    std::uint32_t first_arena = 0;
+    std::uint64_t first_generation = 0;
+  };
+  explicit ArenaSet(GenerationsWriter generations) : generations_(std::move(generations)) {}
+  Result<void> add_kind(const KindFrames& spec, std::uint64_t first_generation,
+                        const ArenaOptions& options);
+
+  GenerationsWriter generations_;
+  std::vector<Kind> kinds_;
+  std::vector<Arena> arenas_;
+};
+
+}  // namespace hc

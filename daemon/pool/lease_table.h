@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// lease_table: which session holds which pages in L2.
+//
+// Owner: the reactor thread.
+// Invariants:
+//   - every node belongs to exactly one lease or to the free list
+//   - a LeaseId is never used twice (it carries the incarnation of its table slot)
+// A page stands in a lease as often as it was added; the caller counts holds per page.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "proto/ids.h"
+#include "proto/limits.h"
+
+namespace hc {
+
+class LeaseTable {
+ public:
+  LeaseTable(std::uint32_t leases_max, std::uint32_t nodes_max);
+
+  // An empty lease; nothing when the table is full.
+  std::optional<LeaseId> open(SessionId session);
+  // False when there is no room for another page; the lease is unchanged then.
+  bool add(LeaseId lease, PageId page);
+
+  bool is_open(LeaseId lease) const;
+  std::optional<SessionId> session_of(LeaseId lease) const;
+  std::uint32_t page_count(LeaseId lease) const;
+  std::uint32_t nodes_free() const { return nodes_free_; }
+  std::uint32_t nodes_used() const {
+    return static_cast<std::uint32_t>(nodes_.size()) - nodes_free_;
+  }
+  std::uint32_t leases_open() const { return leases_open_; }
+
+  // Ends the lease and gives its pages back in the order of addition.
+  std::vector<PageId> close(LeaseId lease);
+  std::vector<PageId> pages(LeaseId lease) const;
+  // Leases of a session, for its end and for stats.
+  std::vector<LeaseId> leases_of(SessionId session) const;
+
+ private:
+  struct Lease {
+    SessionId session{};
+    std::uint32_t incarnation = 1;
+    std::uint32_t first = kNone32;
+    std::uint32_t last = kNone32;
+    std::uint32_t count = 0;
+    bool open = false;
+  };
+  struct Node {
+    PageId page = kNoPage;
+    std::uint32_t next = kNone32;
+  };
+  const Lease* find(LeaseId lease) const;
+
+  std::vector<Lease> leases_;
+  std::vector<std::uint32_t> free_leases_;
+  std::vector<Node> nodes_;
+  std::uint32_t free_node_ = kNone32;
+  std::uint32_t nodes_free_ = 0;
+  std::uint32_t leases_open_ = 0;
+};
+
+}  // namespace hc

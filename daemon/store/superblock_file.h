@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// superblock_file: the store's identity, epochs and generations, kept in two alternating copies.
+//
+// Owner: the reactor thread.
+// Invariants:
+//   - a generation is handed out only below the durable `generation_high`
+//   - a change is durable once `durable_sequence()` has reached the sequence that changed it
+//   - at most one write is in flight; changes made meanwhile ride the next one
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "daemon/os/disk.h"
+#include "daemon/store/aligned_buffer.h"
+#include "daemon/store/io_queue.h"
+#include "proto/blob_header.h"
+#include "proto/superblock.h"
+
+namespace hc {
+
+class SuperblockFile {
+ public:
+  // Opens the superblock of the volume, or creates one with this uuid. The file carries the
+  // volume's lock: a second daemon is refused. Blocking.
+  static Result<std::unique_ptr<SuperblockFile>> open(Disk& disk, const Uuid& new_uuid);
+
+  const Superblock& current() const { return *current_; }
+  bool created() const { return created_; }
+  BlobSeed seed_of(SpaceNo space) const;
+  std::optional<SpaceNo> find_space(const SpaceId& space) const;
+
+  // Changes take effect in memory at once and ride the next write.
+  Result<SpaceNo> add_space(const SpaceId& space);  // no_space at kSpaceEpochsMax
+  // `forget_spaces` also ends the numbers of spaces: only when nobody holds one.
+  void raise_epoch(bool forget_spaces);
+  void raise_space_epoch(SpaceNo space);
+  // The next generation, or nothing while its block is not durable yet.
+  std::optional<Generation> next_generation();
+
+  // Writes what has changed and waits for it. Start and stop only.
+  Result<void> write_blocking_now();
+
+  // Asynchronous writes through the queue: the caller passes the queue's events of `cookie` on.
+  bool wants_write() const { return !in_flight_ && current_->sequence > durable_sequence_; }
+  void start_write(IoQueue& io, std::uint64_t cookie);  // needs can_start(write_raw)
+  void on_event(IoQueue& io, const IoEvent& event);
+  std::uint64_t sequence() const { return current_->sequence; }
+  std::uint64_t durable_sequence() const { return durable_sequence_; }
+  bool is_durable() const { return durable_sequence_ == current_->sequence; }
+  bool in_flight() const { return in_flight_; }
+
+ private:
+  SuperblockFile(Disk& disk, FileId file);
+  void changed() { ++current_->sequence; }
+  void reserve_generations();
+  void stage();
+  void finish_write(Code code);
+
+  Disk& disk_;
+  FileId file_;
+  std::unique_ptr<Superblock> current_;
+  AlignedBuffer staging_;
+  std::uint64_t staged_sequence_ = 0;
+  std::uint32_t staged_generation_high_ = 0;
+  std::uint64_t durable_sequence_ = 0;
+  std::uint32_t next_generation_ = 1;
+  std::uint32_t durable_generation_high_ = 0;
+  std::uint32_t next_copy_ = 0;
+  bool in_flight_ = false;
+  bool created_ = false;
+};
+
+}  // namespace hc

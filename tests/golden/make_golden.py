@@ -1,0 +1,366 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the golden files: one file of bytes per format, by a second implementation.
+
+This script shares nothing with the C++ code. It knows only the layouts as documented in
+proto/README.md and the headers, so that equal bytes prove the document and the code at once.
+Run it by hand after a format was changed on purpose: make_golden.py [FOLDER].
+
+A golden file is text: `size N`, then `OFFSET: HEX` for each 16 bytes that are not all zero.
+"""
+import hashlib
+import pathlib
+import struct
+import sys
+
+
+def make_crc_table():
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+CRC_TABLE = make_crc_table()
+
+
+def crc32c(data, seed=0):
+    state = seed ^ 0xFFFFFFFF
+    for byte in data:
+        state = state >> 8 ^ CRC_TABLE[(state ^ byte) & 0xFF]
+    return state ^ 0xFFFFFFFF
+
+
+class Layout:
+    """Little-endian fields without padding, in order: (name, struct code)."""
+
+    def __init__(self, *fields):
+        self.fields = fields
+        self.size = sum(struct.calcsize("<" + code) for _, code in fields)
+
+    def offset(self, name):
+        at = 0
+        for field, code in self.fields:
+            if field == name:
+                return at
+            at += struct.calcsize("<" + code)
+        raise KeyError(name)
+
+    def pack(self, **values):
+        out = b""
+        for name, code in self.fields:
+            empty = b"" if code.endswith("s") else 0
+            out += struct.pack("<" + code, values.pop(name, empty))
+        if values:
+            raise KeyError(", ".join(values))
+        return out
+
+    def seal(self, seed=0, **values):
+        """Packs with the first field, a checksum of everything after it, filled in."""
+        unsealed = self.pack(**values)
+        return struct.pack("<I", crc32c(unsealed[4:], seed)) + unsealed[4:]
+
+
+# --- limits and versions --------------------------------------------------------------------------
+BLOCK = 4096
+DISK_VERSION = 1
+PROTOCOL = 1
+SHARD_REPLICATED = 0xFFFF
+SUPERBLOCK_COPY = 65536
+SPACES_MAX = 1024
+RING_ENTRIES = 256
+COMPLETION_ENTRIES = 1024
+OP_SLOTS = 64
+PAGES_PER_OP = 512
+KINDS_MAX = 8
+PARTS_MAX = 64
+METADATA_AREA = 192 << 10
+
+# --- layouts on disk ------------------------------------------------------------------------------
+BLOB_HEADER = Layout(
+    ("header_crc", "I"), ("magic", "4s"), ("version", "H"), ("kind", "H"),
+    ("payload_bytes", "I"), ("page_hash", "32s"), ("payload_crc", "I"), ("space_tag", "I"),
+    ("slot", "I"), ("generation", "I"))
+BLOB_METADATA = Layout(("metadata_crc", "I"), ("metadata_bytes", "I"))
+BLOB_SEED = Layout(("store_uuid", "16s"), ("store_epoch", "Q"), ("space_epoch", "Q"))
+SLAB_HEADER = Layout(
+    ("header_crc", "I"), ("magic", "4s"), ("version", "H"), ("kind", "H"), ("shard", "H"),
+    ("volume", "H"), ("store_uuid", "16s"), ("family", "32s"), ("slot_bytes", "Q"),
+    ("first_slot_offset", "Q"), ("slot_count", "I"), ("slots_per_step", "I"),
+    ("payload_bytes", "I"), ("reserved", "I"))
+SUPERBLOCK = Layout(
+    ("superblock_crc", "I"), ("magic", "4s"), ("version", "H"), ("reserved", "H"),
+    ("space_count", "I"), ("sequence", "Q"), ("epoch", "Q"), ("store_uuid", "16s"),
+    ("generation_high", "I"), ("reserved2", "I"), ("spaces", "%ds" % (40 * SPACES_MAX)))
+SPACE_EPOCH = Layout(("space", "32s"), ("epoch", "Q"))
+INDEX_ROW_HEADER = Layout(
+    ("row_crc", "I"), ("version", "H"), ("part_count", "H"), ("last_access", "Q"),
+    ("reserved", "Q"))
+INDEX_ROW_PART = Layout(
+    ("kind", "H"), ("shard", "H"), ("owner", "H"), ("volume", "H"), ("slot", "I"),
+    ("generation", "I"))
+
+# --- layouts in shared memory and on the socket ---------------------------------------------------
+REQUEST = Layout(
+    ("verb", "B"), ("flags", "B"), ("ack", "B"), ("hint", "B"), ("priority", "B"),
+    ("kind_mask", "B"), ("op_slot", "H"), ("op_sequence", "I"), ("deadline_ms", "I"),
+    ("page_count", "I"), ("region", "I"), ("lease", "Q"), ("target_slot", "H"),
+    ("reserved", "H"), ("target_sequence", "I"), ("owner_base", "I"), ("owner_stride", "I"),
+    ("client_data", "Q"), ("reserved2", "Q"))
+PAGE = Layout(
+    ("hash", "32s"), ("row", "I"), ("owner", "H"), ("metadata_bytes", "H"),
+    ("metadata_offset", "I"), ("reserved", "I"))
+COMPLETION = Layout(
+    ("verb", "B"), ("ack", "B"), ("op_slot", "H"), ("op_sequence", "I"), ("code", "i"),
+    ("terminal", "I"), ("client_data", "Q"), ("lease", "Q"), ("page_count", "I"),
+    ("pages_from_l2", "I"), ("pages_from_l3", "I"), ("pages_stored", "I"), ("bytes", "Q"),
+    ("store_sequence", "Q"))
+FRAME_REF = Layout(("frame", "I"), ("kind", "H"), ("reserved", "H"), ("generation", "Q"))
+CLIENT_HEADER_BYTES = 4 * 64
+SERVER_HEADER_BYTES = 6 * 64
+STATUS_HEADER = Layout(
+    ("magic", "4s"), ("protocol", "I"), ("fingerprint", "Q"), ("capacity", "Q"),
+    ("space", "32s"), ("pad0", "8s"), ("moves", "I"), ("pages", "I"), ("pad1", "56s"))
+STATUS_ENTRY = Layout(
+    ("sequence", "I"), ("remote", "I"), ("hash", "32s"), ("resident", "Q"), ("stored", "Q"),
+    ("durable", "Q"))
+MESSAGE_HEADER = Layout(
+    ("magic", "4s"), ("type", "H"), ("fd_count", "H"), ("bytes", "I"), ("status", "i"),
+    ("request_id", "Q"))
+ATTACH_REQUEST = Layout(
+    ("protocol", "I"), ("flags", "I"), ("fingerprint", "Q"), ("incarnation", "Q"),
+    ("group", "64s"), ("rank", "H"), ("world", "H"), ("shards_on_node", "H"), ("tensor", "H"),
+    ("pipeline", "H"), ("context", "H"), ("descriptor_bytes", "I"), ("quota_bytes", "Q"))
+ATTACH_REPLY = Layout(
+    ("protocol", "I"), ("session", "I"), ("fingerprint", "Q"), ("daemon_instance", "16s"),
+    ("store_uuid", "16s"), ("space", "32s"), ("family", "32s"), ("shard", "H"),
+    ("part_count", "H"), ("arena_count", "I"), ("status_table_bytes", "Q"),
+    ("generation_count", "Q"), ("quota_bytes", "Q"))
+ARENA_INFO = Layout(
+    ("kind", "H"), ("reserved", "H"), ("first_frame", "I"), ("frame_count", "I"),
+    ("frame_bytes", "I"), ("generation_index", "Q"))
+REGION_REQUEST = Layout(
+    ("region", "I"), ("region_kind", "H"), ("layout_count", "H"), ("offset_bytes", "Q"),
+    ("size_bytes", "Q"), ("rows", "I"), ("registration", "I"), ("device", "16s"),
+    ("ipc_handle", "64s"))
+LAYOUT_RUN = Layout(("offset_bytes", "Q"), ("stride_bytes", "Q"), ("length_bytes", "Q"))
+
+
+def layout_fingerprint():
+    client_file = BLOCK + RING_ENTRIES * REQUEST.size + OP_SLOTS * (
+        PAGES_PER_OP * PAGE.size + METADATA_AREA)
+    server_file = BLOCK + COMPLETION_ENTRIES * COMPLETION.size + OP_SLOTS * (
+        PAGES_PER_OP * KINDS_MAX * FRAME_REF.size)
+    numbers = [
+        PROTOCOL,
+        REQUEST.size, REQUEST.offset("lease"), REQUEST.offset("client_data"),
+        PAGE.size, PAGE.offset("owner"),
+        COMPLETION.size, COMPLETION.offset("lease"),
+        FRAME_REF.size, CLIENT_HEADER_BYTES, SERVER_HEADER_BYTES,
+        STATUS_HEADER.size, STATUS_ENTRY.size,
+        MESSAGE_HEADER.size, ATTACH_REQUEST.size, ATTACH_REPLY.size,
+        ARENA_INFO.size, REGION_REQUEST.size, LAYOUT_RUN.size,
+        RING_ENTRIES, COMPLETION_ENTRIES, OP_SLOTS,
+        PAGES_PER_OP, KINDS_MAX, PARTS_MAX, METADATA_AREA,
+        client_file, server_file]
+    value = 0xCBF29CE484222325
+    for byte in b"".join(struct.pack("<Q", number) for number in numbers):
+        value = (value ^ byte) * 0x100000001B3 % 2 ** 64
+    return value
+
+
+# --- the values that the C++ tests use too (tests/unit/proto/sample.h) ----------------------------
+def sha256(data):
+    return hashlib.sha256(data).digest()
+
+
+UUID = bytes(range(0x10, 0x20))
+STORE_EPOCH = 3
+SPACE_EPOCH_NOW = 5
+METADATA = b"parent and token ids of the page"
+PAYLOAD_BYTES = 515328
+PAGES = [sha256(b"page %d" % number) for number in range(3)]
+
+
+def payload():
+    return bytes(number * 7 % 251 for number in range(PAYLOAD_BYTES))
+
+
+def text(value):
+    data = value.encode()
+    return struct.pack("<H", len(data)) + data
+
+
+def space_descriptor(weight_version="weights-7"):
+    out = b"\x01"
+    for value in ("team-a", "example/model-8b", "r1", weight_version, "fp8_e4m3", "mla",
+                  "page_first", "sha256-chain"):
+        out += text(value)
+    out += struct.pack("<IBHHH", 64, 1, 4, 2, 1)
+    kinds = [("kv", 2561024, 1, 0, 0), ("indexer", PAYLOAD_BYTES, 0, 0, 0),
+             ("swa", 40960, 2, 1, 4)]
+    out += struct.pack("<H", len(kinds))
+    for name, payload_bytes, placement, policy, trailing_pages in kinds:
+        out += text(name) + struct.pack("<IBBI", payload_bytes, placement, policy, trailing_pages)
+    return out
+
+
+SPACE = sha256(space_descriptor())
+FAMILY = sha256(space_descriptor(weight_version=""))
+
+
+def space_tag(shard):
+    return struct.unpack("<I", sha256(SPACE + struct.pack("<H", shard))[:4])[0]
+
+
+def space_identity():
+    return SPACE + FAMILY + struct.pack("<II", space_tag(3), space_tag(SHARD_REPLICATED))
+
+
+def blob_header_block():
+    seed = BLOB_SEED.pack(
+        store_uuid=UUID, store_epoch=STORE_EPOCH, space_epoch=SPACE_EPOCH_NOW)
+    header = BLOB_HEADER.seal(
+        crc32c(seed), magic=b"HICB", version=DISK_VERSION, kind=1, payload_bytes=PAYLOAD_BYTES,
+        page_hash=PAGES[0], payload_crc=crc32c(payload()),
+        space_tag=space_tag(SHARD_REPLICATED), slot=70000, generation=0x01020304)
+    size = struct.pack("<I", len(METADATA))
+    metadata = BLOB_METADATA.pack(
+        metadata_crc=crc32c(size + METADATA), metadata_bytes=len(METADATA))
+    return (header + metadata + METADATA).ljust(BLOCK, b"\0")
+
+
+def slab_header_blocks():
+    blocks_of_payload = -(-PAYLOAD_BYTES // BLOCK)
+    header = SLAB_HEADER.seal(
+        magic=b"HICS", version=DISK_VERSION, kind=1, shard=SHARD_REPLICATED, volume=2,
+        store_uuid=UUID, family=FAMILY, slot_bytes=BLOCK * (1 + blocks_of_payload),
+        first_slot_offset=16 * BLOCK, slot_count=100000, slots_per_step=256,
+        payload_bytes=PAYLOAD_BYTES)
+    return header.ljust(BLOCK, b"\0") * 2
+
+
+def superblock_copy(sequence, epoch, spaces):
+    entries = b"".join(SPACE_EPOCH.pack(space=space, epoch=at) for space, at in spaces)
+    return SUPERBLOCK.seal(
+        magic=b"HICP", version=DISK_VERSION, space_count=len(spaces), sequence=sequence,
+        epoch=epoch, store_uuid=UUID, generation_high=0x01030000,
+        spaces=entries).ljust(SUPERBLOCK_COPY, b"\0")
+
+
+def superblock_file():
+    newer = [(SPACE, SPACE_EPOCH_NOW), (sha256(b"another space"), 0)]
+    older = newer[:1]
+    return superblock_copy(6, STORE_EPOCH - 1, older) + superblock_copy(7, STORE_EPOCH, newer)
+
+
+def index_key():
+    return struct.pack(">I", 258) + PAGES[0]
+
+
+def index_value():
+    parts = [
+        INDEX_ROW_PART.pack(kind=0, shard=3, volume=2, slot=41, generation=0x01020303),
+        INDEX_ROW_PART.pack(
+            kind=1, shard=SHARD_REPLICATED, volume=2, slot=70000, generation=0x01020304),
+        INDEX_ROW_PART.pack(kind=2, shard=5, owner=5, slot=7, generation=0x01020305)]
+    header = INDEX_ROW_HEADER.pack(
+        version=DISK_VERSION, part_count=len(parts), last_access=0x1122334455667788)
+    value = header + b"".join(parts)
+    return struct.pack("<I", crc32c(index_key() + value[4:])) + value[4:]
+
+
+def request_entry():
+    return REQUEST.pack(
+        verb=1, flags=1 | 2, ack=3, hint=1, priority=9, kind_mask=5, op_slot=63,
+        op_sequence=0x01020304, deadline_ms=600000, page_count=512, region=15,
+        lease=0x0000000700000123, target_slot=17, target_sequence=0x0A0B0C0D, owner_base=3,
+        owner_stride=16, client_data=0x1122334455667788)
+
+
+def page_entry():
+    return PAGE.pack(
+        hash=PAGES[1], row=70001, owner=5, metadata_bytes=4024, metadata_offset=65536)
+
+
+def completion_entry():
+    return COMPLETION.pack(
+        verb=1, ack=3, op_slot=63, op_sequence=0x01020304, code=9, terminal=1,
+        client_data=0x1122334455667788, lease=0x0000000700000123, page_count=512,
+        pages_from_l2=1, pages_from_l3=2, pages_stored=509, bytes=0x0000000123456789,
+        store_sequence=77)
+
+
+def frame_ref():
+    return FRAME_REF.pack(frame=70002, kind=2, generation=0x8877665544332211)
+
+
+def attach_request():
+    descriptor = space_descriptor()
+    body = ATTACH_REQUEST.pack(
+        protocol=PROTOCOL, fingerprint=layout_fingerprint(), incarnation=0x0102030405060708,
+        group=b"engine-0", rank=3, world=8, shards_on_node=8, tensor=3, pipeline=0, context=0,
+        descriptor_bytes=len(descriptor), quota_bytes=64 << 30)
+    header = MESSAGE_HEADER.pack(
+        magic=b"HICM", type=1, fd_count=2,
+        bytes=MESSAGE_HEADER.size + len(body) + len(descriptor), request_id=42)
+    return header + body + descriptor
+
+
+def status_table():
+    """Eight places; two pages whose home is place 6 and one of home 7 that wraps to place 0."""
+    capacity = 8
+    header = STATUS_HEADER.pack(
+        magic=b"HICT", protocol=PROTOCOL, fingerprint=layout_fingerprint(), capacity=capacity,
+        space=SPACE, pages=3)
+    table = bytearray(header.ljust(BLOCK, b"\0") + bytes(capacity * STATUS_ENTRY.size))
+    masks = [(0x1FFFF, 0x1FFFF, 0x1FFFF), (0x00101, 0x00001, 0), (0, 1 << 63, 1 << 63)]
+    for home, page, (resident, stored, durable) in zip((6, 6, 7), PAGES, masks):
+        page_hash = struct.pack("<Q", home + 8 * capacity) + page[8:]
+        place = home
+        while table[BLOCK + place * STATUS_ENTRY.size + STATUS_ENTRY.offset("remote")] & 1:
+            place = (place + 1) % capacity
+        entry = STATUS_ENTRY.pack(
+            sequence=2, remote=1, hash=page_hash, resident=resident, stored=stored,
+            durable=durable)
+        at = BLOCK + place * STATUS_ENTRY.size
+        table[at:at + len(entry)] = entry
+    return bytes(table)
+
+
+FORMATS = {
+    "blob_header": blob_header_block,
+    "slab_header": slab_header_blocks,
+    "superblock": superblock_file,
+    "index_key": index_key,
+    "index_value": index_value,
+    "space_descriptor": space_descriptor,
+    "space_identity": space_identity,
+    "request_entry": request_entry,
+    "page_entry": page_entry,
+    "completion_entry": completion_entry,
+    "frame_ref": frame_ref,
+    "attach_request": attach_request,
+    "status_table": status_table,
+}
+
+
+def to_text(data):
+    lines = ["size %d" % len(data)]
+    for at in range(0, len(data), 16):
+        piece = data[at:at + 16]
+        if any(piece):
+            lines.append("%06x: %s" % (at, piece.hex(" ")))
+    return "\n".join(lines) + "\n"
+
+
+def write_all(folder):
+    for name, make in FORMATS.items():
+        (folder / (name + ".hex")).write_text(to_text(make()))
+
+
+if __name__ == "__main__":
+    assert crc32c(b"123456789") == 0xE3069283
+    write_all(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent))

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// lmdb_damage_test: damaged, cut and half-made index files. daemon/index/lmdb_file.cpp,
+// daemon/index/lmdb_env.cpp
+#include <fcntl.h>
+#include <lmdb.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "daemon/index/lmdb_env.h"
+#include "daemon/index/lmdb_file.h"
+#include "index_fixture.h"
+#include "support/child.h"
+
+namespace hc::test {
+
+namespace {
+
+// Changes one stored value through LMDB itself, as a rotten page would.
+void change_value(const std::string& path, const char* database, std::string key,
+                  const std::function<void(std::string&)>& change) {
+  MDB_env* env = nullptr;
+  MDB_txn* txn = nullptr;
+  MDB_dbi dbi = 0;
+  MDB_val raw_key{key.size(), key.data()};
+  MDB_val value{};
+  REQUIRE(mdb_env_create(&env) == 0);
+  REQUIRE(mdb_env_set_maxdbs(env, 3) == 0);
+  REQUIRE(mdb_env_open(env, path.c_str(), MDB_NOSUBDIR | MDB_NOTLS, 0600) == 0);
+  REQUIRE(mdb_txn_begin(env, nullptr, 0, &txn) == 0);
+  REQUIRE(mdb_dbi_open(txn, database, 0, &dbi) == 0);
+  REQUIRE(mdb_get(txn, dbi, &raw_key, &value) == 0);
+  std::string bytes(static_cast<const char*>(value.mv_data), value.mv_size);
+  change(bytes);
+  value = {bytes.size(), bytes.data()};
+  REQUIRE(mdb_put(txn, dbi, &raw_key, &value, 0) == 0);
+  REQUIRE(mdb_txn_commit(txn) == 0);
+  mdb_env_close(env);
+}
+
+std::string page_key(std::uint32_t space, std::uint64_t number) {
+  const auto key = encode_index_key(SpaceNo{space}, hash_of(number));
+  return {key.begin(), key.end()};
+}
+
+void fill(const std::string& dir, std::uint64_t rows) {
+  const auto index = make_index(dir);
+  REQUIRE(index->open(identity_of(1)));
+  IndexBatch batch;
+  batch.spaces = {space_of(1), space_of(2)};
+  for (std::uint64_t i = 0; i < rows; ++i) {
+    batch.puts.push_back(row_of(1, i, static_cast<std::uint32_t>(i)));
+  }
+  REQUIRE(commit(*index, std::move(batch)));
+}
+
+}  // namespace
+
+TEST_CASE("a rotten row is skipped and reported, the others are seen") {
+  const TempDir dir;
+  fill(dir.str(), 10);
+  change_value(dir.file("index.lmdb"), "pages", page_key(1, 4),
+               [](std::string& bytes) { bytes[30] ^= 1; });
+
+  const auto index = make_index(dir.str());
+  REQUIRE(index->open(identity_of(1)));
+  const Seen seen = visit_all(*index);
+
+  CHECK(seen.rows.size() == 9);
+  REQUIRE(seen.damaged.size() == 1);
+  CHECK(seen.damaged[0].code == Code::corrupt);
+  CHECK(seen.spaces.size() == 2);
+}
+
+TEST_CASE("a rotten space is skipped and reported as well") {
+  const TempDir dir;
+  fill(dir.str(), 3);
+  const auto damage = GENERATE(0, 1, 2);
+  change_value(dir.file("index.lmdb"), "spaces", std::string("\0\0\0\1", 4),
+               [damage](std::string& bytes) {
+                 if (damage == 0) {
+                   bytes[20] ^= 1;
+                 } else {
+                   bytes.resize(damage == 1 ? 3 : bytes.size() - 1);
+                 }
+               });
+
+  const auto index = make_index(dir.str());
+  REQUIRE(index->open(identity_of(1)));
+  const Seen seen = visit_all(*index);
+
+  REQUIRE(seen.spaces.size() == 1);
+  CHECK(seen.spaces[0].number == SpaceNo{2});
+  CHECK(seen.damaged.size() == 1);
+  CHECK(seen.rows.size() == 3);
+}
+
+TEST_CASE("a rotten identity is damage, not another store") {
+  const TempDir dir;
+  fill(dir.str(), 3);
+  change_value(dir.file("index.lmdb"), "meta", "identity",
+               [](std::string& bytes) { bytes[9] ^= 1; });
+  const auto index = make_index(dir.str());
+
+  const auto opened = index->open(identity_of(1));
+
+  REQUIRE_FALSE(opened);
+  CHECK(opened.error().code == Code::corrupt);
+}
+
+TEST_CASE("a file that was cut short is corrupt and not mapped, and reset sets it aside") {
+  const TempDir dir;
+  fill(dir.str(), 1000);
+  const auto full = std::filesystem::file_size(dir.file("index.lmdb"));
+  std::filesystem::resize_file(dir.file("index.lmdb"), full - 4096);
+  const auto index = make_index(dir.str());
+
+  const auto opened = index->open(identity_of(1));
+
+  REQUIRE_FALSE(opened);
+  CHECK(opened.error().code == Code::corrupt);
+  CHECK(opened.error().text.find(" is cut short: ") != std::string::npos);
+  REQUIRE(index->reset(identity_of(1)));
+  CHECK(std::filesystem::file_size(dir.file("index.lmdb.damaged")) == full - 4096);
+  REQUIRE(commit(*index, {{}, {row_of(1, 1, 1)}, {}}));
+  CHECK(visit_all(*index).rows.size() == 1);
+}
+
+TEST_CASE("files that are no index are corrupt") {
+  const TempDir dir;
+  const auto content = GENERATE(std::string(), std::string("short"), std::string(100'000, '\0'));
+  std::ofstream(dir.file("index.lmdb")) << content;
+  const auto index = make_index(dir.str());
+
+  const auto opened = index->open(identity_of(1));
+
+  REQUIRE_FALSE(opened);
+  CHECK(opened.error().code == Code::corrupt);
+  CHECK(check_lmdb_file(dir.file("index.lmdb")).error().code == Code::corrupt);
+  CHECK(check_lmdb_file(dir.file("absent")).error().code == Code::not_found);
+}
+
+TEST_CASE("a file with a broken second header is corrupt") {
+  const TempDir dir;
+  fill(dir.str(), 3);
+  std::fstream file(dir.file("index.lmdb"), std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(4096 + 16).write("XXXX", 4);
+  file.close();
+
+  CHECK(check_lmdb_file(dir.file("index.lmdb")).error().code == Code::corrupt);
+}
+
+TEST_CASE("a half-made index of an earlier start is thrown away") {
+  const TempDir dir;
+  std::ofstream(dir.file("index.lmdb.new")) << "half";
+  std::ofstream(dir.file("index.lmdb.new-lock")) << "half";
+
+  const auto index = make_index(dir.str());
+  REQUIRE(index->open(identity_of(1)));
+
+  CHECK_FALSE(std::filesystem::exists(dir.file("index.lmdb.new")));
+  CHECK_FALSE(std::filesystem::exists(dir.file("index.lmdb.new-lock")));
+  CHECK(visit_all(*index).rows.empty());
+}
+
+TEST_CASE("a file that may not grow is an error of the batch; the index lives on") {
+  const TempDir dir;
+  const int result = Child([&] {
+    auto index = make_index(dir.str());
+    HC_CHECK(index->open(identity_of(1)));
+    HC_CHECK(commit(*index, {{}, {row_of(1, 1, 1)}, {}}));
+    // EFBIG kills the environment like EIO does: it can't be told from a failed device.
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{1, 1};
+    HC_CHECK(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    IndexBatch batch;
+    for (std::uint32_t i = 0; i < 1000; ++i) {
+      batch.puts.push_back(row_of(1, 100 + i, i));
+    }
+    const auto failed = commit(*index, batch);
+    const auto again = commit(*index, {{}, {row_of(1, 2, 2)}, {}});
+    const bool as_promised = !failed && failed.error().code == Code::io_error && !again &&
+                             again.error().sys_errno == failed.error().sys_errno;
+    return as_promised ? 0 : 1;
+  }).wait();
+
+  CHECK(result == 0);
+  const auto index = make_index(dir.str());
+  REQUIRE(index->open(identity_of(1)));
+  CHECK(visit_all(*index).rows == std::vector{row_of(1, 1, 1)});
+}
+
+TEST_CASE("a commit or a visit without an open index is an error") {
+  const TempDir dir;
+  const auto index = make_index(dir.str());
+
+  CHECK(commit(*index, {{}, {row_of(1, 1, 1)}, {}}).error().code == Code::io_error);
+  CHECK(index->visit({}).error().code == Code::io_error);
+}
+
+TEST_CASE("codes of LMDB become ours") {
+  CHECK(lmdb_error("x", ENOSPC).code == Code::no_space);
+  CHECK(lmdb_error("x", MDB_MAP_FULL).code == Code::no_space);
+  CHECK(lmdb_error("x", EIO).code == Code::io_error);
+  CHECK(lmdb_error("x", MDB_PANIC).code == Code::io_error);
+  CHECK(lmdb_error("x", MDB_CORRUPTED).code == Code::corrupt);
+}
+
+}  // namespace hc::test

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// meta_rows_test: each check on a space row and on the identity, alone. daemon/index/meta_rows.cpp
+#include "daemon/index/meta_rows.h"
+
+#include <cstring>
+
+#include "index_fixture.h"
+#include "proto/checksum.h"
+
+namespace hc::test {
+
+namespace {
+
+// Puts the right checksum over changed bytes, so that the check behind it is reached.
+void reseal(std::vector<std::uint8_t>& value, std::span<const std::uint8_t> key) {
+  const std::uint32_t crc = crc32c(std::span(value).subspan(4), crc32c(key));
+  std::memcpy(value.data(), &crc, sizeof crc);
+}
+
+}  // namespace
+
+TEST_CASE("a space row is read back as it was written") {
+  const IndexSpace space = space_of(0x01020304);
+  const auto key = encode_space_key(space.number);
+
+  const auto decoded = decode_space_row(key, encode_space_row(space));
+
+  REQUIRE(decoded);
+  CHECK(key == std::array<std::uint8_t, 4>{1, 2, 3, 4});
+  CHECK(decoded->number == space.number);
+  CHECK(decoded->descriptor == space.descriptor);
+  CHECK(decoded->shards_on_node == space.shards_on_node);
+}
+
+TEST_CASE("a space row under another key is refused") {
+  const auto value = encode_space_row(space_of(1));
+
+  CHECK(decode_space_row(encode_space_key(SpaceNo{2}), value).error().code == Code::corrupt);
+}
+
+TEST_CASE("each damage to a space row is found") {
+  const auto key = encode_space_key(SpaceNo{1});
+  auto value = encode_space_row(space_of(1));
+
+  SECTION("a flipped bit") {
+    value[value.size() / 2] ^= 4;
+    CHECK(decode_space_row(key, value).error().text == "space row does not match its checksum");
+  }
+  SECTION("an unknown version") {
+    value[4] ^= 0x80;
+    reseal(value, key);
+    CHECK(decode_space_row(key, value).error().text == "space row has an unknown version");
+  }
+  SECTION("a descriptor that does not parse") {
+    value.pop_back();
+    reseal(value, key);
+    CHECK(decode_space_row(key, value).error().code == Code::corrupt);
+  }
+  SECTION("too few bytes") {
+    value.resize(7);
+    CHECK(decode_space_row(key, value).error().text == "space row has a wrong size");
+  }
+  SECTION("a key of another size") {
+    CHECK(decode_space_row(std::span(key).subspan(1), value).error().text ==
+          "space row has a wrong size");
+  }
+}
+
+TEST_CASE("an identity is read back, and each damage to it is found") {
+  const auto good = encode_identity(identity_of(9, 77));
+  REQUIRE(decode_identity(good));
+  CHECK(*decode_identity(good) == identity_of(9, 77));
+  std::vector<std::uint8_t> value(good.begin(), good.end());
+
+  SECTION("a flipped bit") {
+    value[20] ^= 1;
+    CHECK(decode_identity(value).error().text == "index identity does not match its checksum");
+  }
+  SECTION("an unknown version") {
+    value[4] ^= 0x80;
+    reseal(value, {});
+    CHECK(decode_identity(value).error().text == "index identity has an unknown version");
+  }
+  SECTION("spare bytes in use") {
+    value[6] = 1;
+    reseal(value, {});
+    CHECK(decode_identity(value).error().text == "index identity has an unknown version");
+  }
+  SECTION("a wrong size") {
+    value.pop_back();
+    CHECK(decode_identity(value).error().text == "index identity has a wrong size");
+  }
+}
+
+}  // namespace hc::test

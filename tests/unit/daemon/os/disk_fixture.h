@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// disk_fixture: the Disk back ends to test, and blocks for their transfers.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/os/pool_disk.h"
+#include "daemon/os/uring_disk.h"
+#include "proto/limits.h"
+#include "support/catch.h"
+#include "support/temp_dir.h"
+
+namespace hc::test {
+
+// The threads, and io_uring in each of its modes.
+inline const std::vector<std::string> kBackends = {"threads", "deferred", "cooperative", "plain"};
+
+inline std::unique_ptr<VolumeDisk> make_backend(const std::string& name, const std::string& dir,
+                                                std::uint32_t lock_retry_ms = 0) {
+  auto volume = Volume::open_dir({dir, lock_retry_ms});
+  REQUIRE(volume);
+  if (name == "threads") {
+    auto event = EventFd::create();
+    REQUIRE(event);
+    return std::make_unique<PoolDisk>(std::move(*volume), std::move(*event), 4U);
+  }
+  const UringMode mode = name == "deferred"      ? UringMode::deferred
+                         : name == "cooperative" ? UringMode::cooperative
+                                                 : UringMode::plain;
+  auto ring = Uring::create(kDiskRequestsMax, mode);
+  REQUIRE(ring);
+  return std::make_unique<UringDisk>(std::move(*volume), std::move(*ring));
+}
+
+class Blocks {
+ public:
+  explicit Blocks(std::uint32_t size_bytes, std::uint8_t fill = 0)
+      : data_(static_cast<std::uint8_t*>(std::aligned_alloc(kBlockBytes, size_bytes)), std::free),
+        size_bytes_(size_bytes) {
+    std::fill_n(data_.get(), size_bytes, fill);
+  }
+  std::uint8_t* data() const { return data_.get(); }
+  std::span<std::uint8_t> span() const { return {data_.get(), size_bytes_}; }
+  DiskBuffer buffer() const { return {data_.get(), size_bytes_}; }
+  bool filled_with(std::uint8_t byte) const {
+    const auto bytes = span();
+    return std::all_of(bytes.begin(), bytes.end(), [byte](auto one) { return one == byte; });
+  }
+
+ private:
+  std::unique_ptr<std::uint8_t, void (*)(void*)> data_;
+  std::uint32_t size_bytes_;
+};
+
+// Submits and waits for all; the completions by ticket.
+inline std::map<std::uint64_t, DiskCompletion> run_all(Disk& disk,
+                                                       const std::vector<DiskRequest>& requests) {
+  std::map<std::uint64_t, DiskCompletion> done;
+  for (const DiskRequest& request : requests) {
+    REQUIRE(disk.submit(request) == Code::ok);
+  }
+  std::vector<DiskCompletion> batch;
+  while (disk.in_flight() > 0) {
+    disk.wait();
+    batch.clear();
+    disk.poll(batch);
+    REQUIRE_FALSE(batch.empty());
+    for (const DiskCompletion& one : batch) {
+      REQUIRE(done.emplace(one.ticket, one).second);
+    }
+  }
+  return done;
+}
+
+}  // namespace hc::test

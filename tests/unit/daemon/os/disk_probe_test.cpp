@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// disk_probe_test: which back end is chosen, and what happens where io_uring is forbidden.
+#include "daemon/os/disk_probe.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <filesystem>
+
+#include "support/catch.h"
+#include "support/child.h"
+#include "support/temp_dir.h"
+
+namespace hc::test {
+
+namespace {
+
+// What a container's default profile does: io_uring_setup is not permitted.
+void forbid_io_uring() {
+  std::array<sock_filter, 4> code{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog program{code.size(), code.data()};
+  HC_CHECK(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+  HC_CHECK(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+bool starts_with(const std::string& text, const std::string& head) {
+  return text.compare(0, head.size(), head) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("a back end asked for by name is the one that runs") {
+  const TempDir dir;
+  const auto [backend, name] = GENERATE(table<DiskBackend, std::string>({
+      {DiskBackend::uring, "io_uring ("},
+      {DiskBackend::threads, "threads (3)"},
+  }));
+
+  const auto disk = make_disk({dir.str(), backend, 0, 3});
+
+  REQUIRE(disk);
+  CHECK(starts_with((*disk)->description(), name));
+  CHECK((*disk)->event_fd() >= 0);
+}
+
+TEST_CASE("the probe leaves no file behind") {
+  const TempDir dir;
+
+  const auto disk = make_disk({dir.str(), DiskBackend::automatic, 0, 2});
+
+  REQUIRE(disk);
+  CHECK((*disk)->list()->empty());
+}
+
+TEST_CASE("where io_uring is forbidden, automatic steps down to threads") {
+  const TempDir dir;
+  const auto result = Child([&] {
+    forbid_io_uring();
+    const auto disk = make_disk({dir.str(), DiskBackend::automatic, 0, 2});
+    return disk && starts_with((*disk)->description(), "threads") ? 0 : 1;
+  }).wait();
+
+  CHECK(result == 0);
+}
+
+TEST_CASE("where io_uring is forbidden, asking for it is an error that says why") {
+  const TempDir dir;
+  const auto result = Child([&] {
+    forbid_io_uring();
+    const auto disk = make_disk({dir.str(), DiskBackend::uring, 0, 2});
+    return !disk && disk.error().code == Code::unsupported &&
+                   disk.error().message() ==
+                       "io_uring_setup (defer_taskrun): Operation not permitted"
+               ? 0
+               : 1;
+  }).wait();
+
+  CHECK(result == 0);
+}
+
+TEST_CASE("a folder that can't be opened is an error of every back end") {
+  const TempDir dir;
+  const auto backend =
+      GENERATE(DiskBackend::automatic, DiskBackend::uring, DiskBackend::threads);
+
+  const auto disk = make_disk({dir.file("a/b"), backend, 0, 2});
+
+  REQUIRE_FALSE(disk);
+  CHECK(disk.error().code == Code::not_found);
+}
+
+}  // namespace hc::test
