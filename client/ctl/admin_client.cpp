@@ -3,6 +3,7 @@
 #include "client/ctl/admin_client.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -19,8 +20,10 @@ Result<AdminClient> AdminClient::connect(const std::string& path) {
   auto connection = Connection::connect(path);
   if (!connection) {
     // Whatever stands in the way (no file, nobody listens, no right), the daemon is out of reach.
+    const Error& why = connection.error();
     return make_error(Code::disconnected,
-                      path + ": the daemon can't be reached: " + connection.error().message());
+                      path + ": the daemon can't be reached: " +
+                          (why.sys_errno != 0 ? std::strerror(why.sys_errno) : why.text));
   }
   return AdminClient(path, std::move(*connection));
 }

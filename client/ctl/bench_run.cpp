@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "client/ctl/admin_client.h"
+#include "client/ctl/rank_process.h"
 #include "client/ctl/render.h"
 #include "client/ctl/temporary_folder.h"
 
@@ -69,7 +70,7 @@ Result<TemporaryFolder> make_folder(const BenchOptions& options) {
 
 Result<ReplayCounts> replay(const RankSetup& setup, PrivateDaemon* daemon,
                             const Interrupt& interrupt, Progress& progress) {
-  auto group = RankGroup::start(setup);
+  auto group = RankGroup::start(setup, serve_rank);
   HC_TRY(group);
   group->watch_interrupt(interrupt.fd());
   if (daemon != nullptr) {

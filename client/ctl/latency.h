@@ -2,8 +2,9 @@
 // latency: a histogram of durations that needs no memory of its own, so that it can lie in memory
 // shared by processes.
 //
-// Owner thread: one writer; read it when the writer is at rest. Invariants: a bucket's bounds differ
-// by less than 1/32 (3.2 %), so a percentile is at most that much too high; the largest is exact.
+// Owner thread: one writer; read it when the writer is at rest. Invariants: a bucket's bounds
+// differ by less than 1/32 (3.2 %), so a percentile is at most that much too high; the largest is
+// exact.
 #pragma once
 
 #include <array>

@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "client/ctl/admin_client.h"
 #include "client/ctl/commands.h"
@@ -130,7 +132,12 @@ int report_parse(CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
     return app.exit(error);
   }
+  // A word that is no command is reported as a missing one; the word is what helps.
+  const std::vector<std::string> unknown = app.remaining(true);
   std::string line = error.what();
+  if (!unknown.empty()) {
+    line = "\"" + unknown.front() + "\" is no command or option here";
+  }
   for (char& letter : line) {
     letter = letter == '\n' ? ' ' : letter;
   }

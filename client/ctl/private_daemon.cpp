@@ -81,7 +81,7 @@ std::string private_config(const PrivateDaemonOptions& options) {
          "\nreserve_slots = " + number(options.reserve_slots) +
          "\ndisk_backend = " + text(options.disk_backend) +
          "\ncommit_interval_ms = " + number(options.commit_interval_ms) +
-         "\n\n[cold_start]\ncold_start = \"load\"\n";
+         "\n\n[cold_start]\nmode = \"load\"\n";
 }
 
 PrivateDaemon::~PrivateDaemon() { kill(); }

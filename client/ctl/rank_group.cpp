@@ -14,7 +14,6 @@
 #include <string>
 
 #include "client/ctl/monotonic.h"
-#include "client/ctl/rank_process.h"
 
 namespace hc {
 
@@ -57,21 +56,19 @@ Result<std::vector<Pair>> make_pairs(std::size_t count) {
 }
 
 // Runs in the child: keeps only its own end, so that the end of the bench is seen as such.
-[[noreturn]] void become_rank(const RankSetup& setup, std::size_t rank, std::vector<Pair>& pairs,
-                              pid_t bench) {
+UniqueFd become_rank(std::size_t rank, std::vector<Pair>& pairs, pid_t bench) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != bench) {
     ::_exit(1);
   }
-  const UniqueFd mine = std::move(pairs[rank].child);
+  UniqueFd mine = std::move(pairs[rank].child);
   pairs.clear();
-  const int status = serve_rank(setup, static_cast<std::uint32_t>(rank), mine.get());
-  ::_exit(status);
+  return mine;
 }
 
 }  // namespace
 
-Result<RankGroup> RankGroup::start(const RankSetup& setup) {
+Result<RankGroup> RankGroup::start(const RankSetup& setup, RankMain rank_main) {
   const std::size_t count = setup.plan.ranks;
   auto pairs = make_pairs(count);
   HC_TRY(pairs);
@@ -87,7 +84,8 @@ Result<RankGroup> RankGroup::start(const RankSetup& setup) {
       for (Rank& other : group.ranks_) {
         other.fd.reset();
       }
-      become_rank(setup, rank, *pairs, bench);
+      const UniqueFd mine = become_rank(rank, *pairs, bench);
+      ::_exit(rank_main(setup, static_cast<std::uint32_t>(rank), mine.get()));
     }
     group.ranks_.push_back({pid, std::move((*pairs)[rank].parent)});
   }

@@ -19,8 +19,10 @@ namespace hc {
 
 class RankGroup {
  public:
+  // What a rank process does with its end of the socket; returns its exit status.
+  using RankMain = int (*)(const RankSetup& setup, std::uint32_t rank, int fd);
   // Forks one process a rank. The caller has no threads. `setup` outlives the group.
-  static Result<RankGroup> start(const RankSetup& setup);
+  static Result<RankGroup> start(const RankSetup& setup, RankMain rank_main);
   RankGroup(RankGroup&&) noexcept = default;
   RankGroup& operator=(RankGroup&&) = delete;
   ~RankGroup();

@@ -127,7 +127,9 @@ std::uint64_t number_at(const json& object, const std::string& pointer) {
     return 0;
   }
   const json& value = object.at(at);
-  return value.is_number_unsigned() ? value.get<std::uint64_t>() : 0;
+  const bool fits = value.is_number_unsigned() ||
+                    (value.is_number_integer() && value.get<std::int64_t>() >= 0);
+  return fits ? value.get<std::uint64_t>() : 0;
 }
 
 std::string text_at(const json& object, const std::string& pointer) {

@@ -60,8 +60,9 @@ Error refuse_field(const std::string& text) {
   for (const Field& field : kFields) {
     names += names.empty() ? field.name : std::string(", ") + field.name;
   }
-  return make_error(Code::bad_argument, "--synthetic: \"" + text +
-                                            "\" is not allowed; a list NAME=NUMBER,... of " + names);
+  return make_error(Code::bad_argument,
+                    "--synthetic: \"" + text + "\" is not allowed; a list NAME=NUMBER,... of " +
+                        names);
 }
 
 // Blocks of the shared system prompt have the ids below `shared`; the rest belong to one user.

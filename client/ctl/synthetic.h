@@ -16,7 +16,7 @@ namespace hc {
 struct SyntheticOptions {
   std::uint64_t users = 32;           // conversations
   std::uint64_t turns = 8;            // requests of each conversation
-  std::uint64_t tokens = 512;         // mean length of a question; drawn from half to one and a half
+  std::uint64_t tokens = 512;         // mean length of a question; from half to one and a half
   std::uint64_t answer = 256;         // mean length of an answer, likewise
   std::uint64_t system = 2048;        // tokens of the system prompt that all conversations share
   std::uint64_t active = 8;           // conversations that go on at the same time

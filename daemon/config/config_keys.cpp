@@ -120,7 +120,7 @@ const std::array<ConfigKey, 21> kKeys{{
     {"l3", "commit_interval_ms", NumberKey{&Config::commit_interval_ms, 1, 600'000}},
     {"l3", "commit_pages", NumberKey{&Config::commit_pages, 1, kCommitPagesMax}},
     {"l3", "lock_wait_ms", NumberKey{&Config::lock_wait_ms, 0, 600'000}},
-    {"cold_start", "cold_start", ChoiceKey{set_cold_start, get_cold_start}},
+    {"cold_start", "mode", ChoiceKey{set_cold_start, get_cold_start}},
     {"cold_start", "load_verify", ChoiceKey{set_load_verify, get_load_verify}},
     {"limits", "sessions_max", NumberKey{&Config::sessions_max, 1, kSessionsMax}},
 }};

@@ -62,7 +62,7 @@ const std::vector<Case>& option_cases() {
   return kCases;
 }
 
-const std::vector<Case>& space_cases() {
+const std::vector<Case>& text_cases() {
   using Options = hicache_options;
   static const std::vector<Case> kCases = {
       {"no model", [](Options&, SampleSpace& s) { s.space.model = nullptr; },
@@ -83,6 +83,13 @@ const std::vector<Case>& space_cases() {
        {"space.layout", "257", "0..256"}},
       {"hash scheme", [](Options&, SampleSpace& s) { s.space.hash_scheme = kLong.c_str(); },
        {"space.hash_scheme", "257", "0..256"}},
+  };
+  return kCases;
+}
+
+const std::vector<Case>& space_cases() {
+  using Options = hicache_options;
+  static const std::vector<Case> kCases = {
       {"page tokens", [](Options&, SampleSpace& s) { s.space.page_tokens = 0; },
        {"space.page_tokens", "0", "1..65536"}},
       {"bigram", [](Options&, SampleSpace& s) { s.space.bigram = 2; },
@@ -153,6 +160,9 @@ TEST_CASE("each option out of range is refused by its name, value and allowed ra
 }
 
 TEST_CASE("each field of a space out of range is refused by its name, value and range") {
+  for (const Case& one : text_cases()) {
+    check_case(one);
+  }
   for (const Case& one : space_cases()) {
     check_case(one);
   }

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // commands_test: what each command asks the daemon for, and its exit status.
+//
+// Covers client/ctl/read_command.cpp, client/ctl/flush_command.cpp, client/ctl/clear_command.cpp,
+// client/ctl/cold_start_command.cpp and client/ctl/bench_command.cpp.
 #include "client/ctl/commands.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -73,16 +77,18 @@ TEST_CASE("each read command asks for its verb and prints the answer as JSON", "
 TEST_CASE("without a daemon every command ends with 69 and one line naming the socket", "[ctl]") {
   CommandContext context;
   context.socket = "/nonexistent/admin.sock";
-  int (*run)(const CommandContext&) =
-      GENERATE(run_status, run_stats, run_spaces, run_flush, run_version,
-               +[](const CommandContext& at) { return run_cold_start(at, {"load", false}); },
-               +[](const CommandContext& at) { return run_cold_start(at, {"load", true}); },
-               +[](const CommandContext& at) { return run_clear(at, {"", true}); });
+  struct Case {
+    int (*run)(const CommandContext&);
+  };
+  const Case at = GENERATE(
+      Case{run_status}, Case{run_stats}, Case{run_spaces}, Case{run_flush}, Case{run_version},
+      Case{[](const CommandContext& to) { return run_cold_start(to, {"load", false}); }},
+      Case{[](const CommandContext& to) { return run_cold_start(to, {"load", true}); }},
+      Case{[](const CommandContext& to) { return run_clear(to, {"", true}); }});
   int status = -1;
 
-  std::string out;
-  const std::string line =
-      captured(stderr, [&] { out = captured(stdout, [&] { status = run(context); }); });
+  const std::string line = captured(
+      stderr, [&] { captured(stdout, [&] { status = at.run(context); }); });
 
   CHECK(status == kExitUnreachable);
   CHECK(line.find("cachectl: /nonexistent/admin.sock: ") == 0);

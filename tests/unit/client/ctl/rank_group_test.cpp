@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 
 #include "client/ctl/rank_process.h"
 #include "support/catch.h"
@@ -47,7 +48,7 @@ RankCommand command_of(RankVerb verb) {
 TEST_CASE("every rank answers a command, and the group ends in order", "[ctl]") {
   const Setting setting;
   const RankSetup setup = setting.setup();
-  auto group = RankGroup::start(setup);
+  auto group = RankGroup::start(setup, serve_rank);
   REQUIRE(group);
 
   const auto replies = group->ask(command_of(RankVerb::settle));
@@ -60,7 +61,7 @@ TEST_CASE("every rank answers a command, and the group ends in order", "[ctl]") 
 TEST_CASE("a rank that can't go on says so with its number, the step and the code", "[ctl]") {
   const Setting setting;
   const RankSetup setup = setting.setup();
-  auto group = RankGroup::start(setup);
+  auto group = RankGroup::start(setup, serve_rank);
   REQUIRE(group);
 
   const auto replies = group->ask(command_of(RankVerb::exists));
@@ -72,7 +73,7 @@ TEST_CASE("a rank that can't go on says so with its number, the step and the cod
 TEST_CASE("waiting for ranks ends when the person interrupts or the daemon ends", "[ctl]") {
   const Setting setting;
   const RankSetup setup = setting.setup();
-  auto group = RankGroup::start(setup);
+  auto group = RankGroup::start(setup, serve_rank);
   REQUIRE(group);
   std::array<int, 2> fds{};
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds.data()) == 0);
@@ -91,6 +92,29 @@ TEST_CASE("waiting for ranks ends when the person interrupts or the daemon ends"
     CHECK(replies.error().code == Code::disconnected);
   }
   ::close(fds[0]);
+}
+
+TEST_CASE("a rank that dies is one line with its number and its end", "[ctl]") {
+  struct Case {
+    RankGroup::RankMain rank_main;
+    const char* says;
+  };
+  const Case at = GENERATE(
+      Case{[](const RankSetup&, std::uint32_t, int) { return 3; }, "ended with status 3"},
+      Case{[](const RankSetup&, std::uint32_t, int) {
+             ::kill(::getpid(), SIGKILL);
+             return 0;
+           },
+           "was killed by signal 9"});
+  const Setting setting;
+  const RankSetup setup = setting.setup();
+  auto group = RankGroup::start(setup, at.rank_main);
+  REQUIRE(group);
+
+  const auto replies = group->ask(command_of(RankVerb::settle));
+
+  REQUIRE_FALSE(replies);
+  CHECK(replies.error().message() == std::string("rank 0: its process ") + at.says);
 }
 
 TEST_CASE("a rank ends when the bench is gone", "[ctl]") {

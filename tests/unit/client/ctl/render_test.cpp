@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // render_test: what people see, and that it fits.
+//
+// Covers the texts of client/ctl/status_command.cpp, client/ctl/stats_command.cpp,
+// client/ctl/spaces_command.cpp and client/ctl/version_command.cpp too.
 #include "client/ctl/render.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 

@@ -72,9 +72,9 @@ const std::vector<std::pair<std::string, std::string>> kBadFiles = {
     {"[l3]\ncommit_interval_ms = 0\n", ":2: l3.commit_interval_ms = 0: must be 1..600000"},
     {"[l3]\ncommit_pages = 16385\n", ":2: l3.commit_pages = 16385: must be 1..16384"},
     {"[l3]\nlock_wait_ms = 600001\n", ":2: l3.lock_wait_ms = 600001: must be 0..600000"},
-    {"[cold_start]\ncold_start = \"warm\"\n",
-     ":2: cold_start.cold_start = 'warm': must be clear, load or hold"},
-    {"[cold_start]\ncold_start = true\n", ":2: cold_start.cold_start: must be a word in quotes"},
+    {"[cold_start]\nmode = \"warm\"\n",
+     ":2: cold_start.mode = 'warm': must be clear, load or hold"},
+    {"[cold_start]\nmode = true\n", ":2: cold_start.mode: must be a word in quotes"},
     {"[cold_start]\nload_verify = \"lazy\"\n",
      ":2: cold_start.load_verify = 'lazy': must be before"},
     {"[l2]\n\"a\\nb\" = 1\n",
@@ -138,7 +138,7 @@ commit_interval_ms = 100
 commit_pages = 16
 lock_wait_ms = 0
 [cold_start]
-cold_start = "hold"
+mode = "hold"
 load_verify = "before"
 [limits]
 sessions_max = 256

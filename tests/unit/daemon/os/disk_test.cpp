@@ -156,6 +156,37 @@ TEST_CASE("a sleeper on the event is woken for every completion, and the event g
   CHECK(epoll->wait(0).empty());
 }
 
+TEST_CASE("completions that pile up while the owner is busy are all announced") {
+  const auto backend = GENERATE(from_range(kBackends));
+  CAPTURE(backend);
+  const TempDir dir;
+  const auto disk = make_backend(backend, dir.str());
+  const FileId file = open_file(*disk);
+  auto epoll = Epoll::create();
+  REQUIRE(epoll);
+  REQUIRE(epoll->add(disk->event_fd(), Trigger::level, 1));
+  const Blocks source(kBlockBytes, 1);
+  const Blocks busy(1 << 20, 2);
+  constexpr std::uint64_t kBurst = 200;
+  for (std::uint64_t i = 0; i < kBurst; ++i) {
+    REQUIRE(disk->submit(transfer(DiskOp::write, file, i * kBlockBytes, source, i)) == Code::ok);
+  }
+  std::vector<DiskCompletion> done;
+  disk->poll(done);
+
+  // Blocking writes with flushes: meanwhile the kernel has finished the burst, but has only been
+  // able to note it.
+  for (int i = 0; i < 20; ++i) {
+    REQUIRE(disk->write_now(file, 2 << 20, busy.span()));
+  }
+  while (done.size() < kBurst) {
+    epoll->wait(-1);
+    disk->poll(done);
+  }
+
+  CHECK(disk->in_flight() == 0);
+}
+
 TEST_CASE("a read past the end of the file is an error, not a short buffer") {
   const auto backend = GENERATE(from_range(kBackends));
   CAPTURE(backend);

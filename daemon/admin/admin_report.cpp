@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// admin_report: what the daemon says of itself, as JSON.
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "daemon/admin/admin_server.h"
+#include "proto/versions.h"
+
+namespace hc {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* state_name(const Engine& engine, const AdminFacts& facts) {
+  if (facts.stopping()) {
+    return "stopping";
+  }
+  switch (engine.state()) {
+    case EngineState::closed: return "closed";
+    case EngineState::holding: return "holding";
+    case EngineState::loading: return "loading";
+    case EngineState::serving: return "serving";
+  }
+  return "unknown";
+}
+
+Json load_json(const LoadProgress& load) {
+  return {{"slots_total", load.slots_total}, {"slots_scanned", load.slots_scanned},
+          {"live", load.live},               {"dropped", load.dropped},
+          {"rows_damaged", load.rows_damaged}, {"pages", load.pages}};
+}
+
+Json session_json(const SessionLine& line) {
+  return {{"session", line.session}, {"group", line.group},   {"rank", line.rank},
+          {"world", line.world},     {"pid", line.pid},       {"shard", line.shard},
+          {"ops", line.ops},         {"leases", line.leases}, {"leased_pages", line.leased_pages},
+          {"regions", line.regions}, {"state", line.state}};
+}
+
+Json space_json(Engine& engine, const Space& space) {
+  const SpaceDescriptor& at = space.descriptor;
+  Json kinds = Json::array();
+  for (const KindSpec& kind : at.kinds) {
+    kinds.push_back({{"name", kind.name},
+                     {"payload_bytes", kind.payload_bytes},
+                     {"placement", placement_name(kind.placement)},
+                     {"policy", kind.policy == HitPolicy::trailing ? "trailing" : "all_pages"},
+                     {"trailing_pages", kind.trailing_pages}});
+  }
+  std::uint64_t resident = 0;
+  std::uint64_t durable = 0;
+  const Catalog& catalog = *engine.core().catalog;
+  for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
+    const Page& page = catalog.page(PageId{id});
+    if (!page.in_use || page.doomed || page.space != space.number) {
+      continue;
+    }
+    bool any_durable = false;
+    for (std::uint32_t part = 0; part < catalog.parts_per_page(); ++part) {
+      any_durable = any_durable ||
+                    catalog.part(catalog.ref(PageId{id}, part)).l3 == L3State::durable;
+    }
+    resident += catalog.has_resident_part(PageId{id}) ? 1U : 0U;
+    durable += any_durable ? 1U : 0U;
+  }
+  const auto& epochs = engine.core().superblock->current().spaces;
+  return {{"number", space.number.value},
+          {"space_id", to_hex(space.id.bytes)},
+          {"tenant", at.tenant},
+          {"model", at.model},
+          {"revision", at.revision},
+          {"weight_version", at.weight_version},
+          {"world", at.world.shards()},
+          {"page_tokens", at.page_tokens},
+          {"epoch", epochs[space.number.value].epoch},
+          {"kinds", kinds},
+          {"pages", space.pages},
+          {"resident_pages", resident},
+          {"durable_pages", durable}};
+}
+
+}  // namespace
+
+Result<AdminRequest> parse_admin_request(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("verb") || !json["verb"].is_string()) {
+    return make_error(Code::bad_argument, "request: must be a JSON object with a text 'verb'");
+  }
+  AdminRequest out;
+  for (const auto& [key, value] : json.items()) {
+    if (key == "timeout_ms" && value.is_number_unsigned()) {
+      out.timeout_ms = value.get<std::uint64_t>();
+    } else if (key == "verb" && value.is_string()) {
+      out.verb = value.get<std::string>();
+    } else if (key == "mode" && value.is_string()) {
+      out.mode = value.get<std::string>();
+    } else if (key == "space" && value.is_string()) {
+      out.space = value.get<std::string>();
+    } else {
+      return make_error(Code::bad_argument,
+                        "request: field '" + key + "' is unknown or has a wrong type");
+    }
+  }
+  return out;
+}
+
+std::string report_version() {
+  return Json{{"version", kProductVersion},
+              {"protocol", kProtocolVersion},
+              {"disk_version", kDiskVersion},
+              {"fingerprint", std::to_string(layout_fingerprint())},
+              {"pid", ::getpid()}}
+      .dump();
+}
+
+std::string report_dropped(std::uint64_t pages) { return Json{{"pages_dropped", pages}}.dump(); }
+
+std::string report_status(Engine& engine, const AdminFacts& facts, Instant now) {
+  const StatsReply stats = engine.stats();
+  Json sessions = Json::array();
+  for (const SessionLine& line : facts.sessions()) {
+    sessions.push_back(session_json(line));
+  }
+  const Core& core = engine.core();
+  const bool bound = core.spaces != nullptr && core.spaces->bound();
+  return Json{{"version", kProductVersion},
+              {"pid", ::getpid()},
+              {"instance", facts.instance},
+              {"uptime_ms", (now - facts.started) / kNsPerMs},
+              {"state", state_name(engine, facts)},
+              {"cold_start", facts.cold_start},
+              {"disk_backend", facts.disk_backend},
+              {"volume", facts.volume},
+              {"load", load_json(engine.load_progress())},
+              {"l2",
+               {{"bytes", bound ? core.spaces->family().arenas->bytes() : 0},
+                {"frames_total", stats.frames_total},
+                {"frames_free", stats.frames_free}}},
+              {"l3",
+               {{"budget_bytes", core.options.spaces.l3_bytes},
+                {"allocated_bytes", bound ? core.spaces->slabs().allocated_bytes() : 0},
+                {"slots_total", stats.slots_total},
+                {"slots_free", stats.slots_free}}},
+              {"sessions", sessions}}
+      .dump();
+}
+
+std::string report_stats(Engine& engine) {
+  const StatsReply stats = engine.stats();
+  const Counters& counters = engine.core().counters;
+  Json out;
+#define HC_COUNTER_JSON(name, meaning) out[#name] = counters.name;
+  HC_ENGINE_COUNTERS(HC_COUNTER_JSON)
+#undef HC_COUNTER_JSON
+  out["pages"] = stats.pages;
+  out["resident_parts"] = stats.resident_parts;
+  out["written_parts"] = stats.written_parts;
+  out["durable_parts"] = stats.durable_parts;
+  out["frames_total"] = stats.frames_total;
+  out["frames_free"] = stats.frames_free;
+  out["frames_leased"] = stats.frames_leased;
+  out["slots_total"] = stats.slots_total;
+  out["slots_free"] = stats.slots_free;
+  out["oldest_undurable_ms"] = stats.oldest_undurable_ms;
+  out["operations_open"] = engine.core().ops.active().size();
+  Json verify;
+  for (std::size_t i = 1; i < kBlobVerdicts; ++i) {
+    verify[blob_verdict_name(static_cast<BlobVerdict>(i))] = counters.verify[i];
+  }
+  out["verify"] = verify;
+  return out.dump();
+}
+
+std::string report_spaces(Engine& engine) {
+  Json spaces = Json::array();
+  if (engine.core().catalog != nullptr) {
+    for (const Space* space : engine.core().spaces->all()) {
+      spaces.push_back(space_json(engine, *space));
+    }
+  }
+  return Json{{"spaces", spaces}}.dump();
+}
+
+}  // namespace hc

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// admin_server: the admin socket: JSON requests in, JSON answers out, some of them later.
+//
+// Owner: the reactor thread. Never waits for a peer. It reports and passes orders on; what they
+// mean is the engine's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/engine/engine.h"
+#include "daemon/engine/session_line.h"
+#include "daemon/os/epoll.h"
+#include "daemon/os/unix_socket.h"
+#include "proto/handshake.h"
+
+namespace hc {
+
+// What the daemon knows beside the engine.
+struct AdminFacts {
+  std::string instance;
+  std::string cold_start;
+  std::string disk_backend;
+  std::string volume;
+  Instant started{};
+  std::function<std::vector<SessionLine>()> sessions;
+  std::function<bool()> stopping;
+  std::function<Result<void>(ColdStartMode)> cold_start_now;
+};
+
+class AdminServer {
+ public:
+  AdminServer(Epoll& epoll, UnixListener listener, std::uint64_t listener_tag,
+              std::uint64_t socket_tag);
+
+  void bind(Engine& engine, AdminFacts facts);
+  void on_listener();
+  void on_socket(std::uint32_t number);
+  // Answers what has finished meanwhile.
+  void turn(Instant now);
+
+ private:
+  enum class Wait : std::uint8_t { none, flush, order, cold_start };
+  struct Peer {
+    UniqueFd socket;
+    Wait wait = Wait::none;
+    std::uint64_t request_id = 0;
+    std::uint64_t barrier = 0;
+    std::uint64_t pages = 0;
+    Instant deadline{};
+  };
+  void handle(std::uint32_t number, const MessageHeader& header, const std::string& text);
+  void start_flush(Peer& peer, std::uint64_t timeout_ms);
+  void start_clear(Peer& peer, const std::string& space);
+  void start_cold_start(Peer& peer, const std::string& mode);
+  void answer(Peer& peer, const Result<std::string>& outcome);
+  void close(std::uint32_t number);
+
+  Epoll& epoll_;
+  UnixListener listener_;
+  std::uint64_t socket_tag_;
+  Engine* engine_ = nullptr;
+  AdminFacts facts_;
+  std::vector<Peer> peers_;
+  std::vector<std::uint8_t> message_;
+  Instant now_{};
+};
+
+// The bodies of the read verbs (admin_report.cpp).
+std::string report_version();
+std::string report_status(Engine& engine, const AdminFacts& facts, Instant now);
+std::string report_stats(Engine& engine);
+std::string report_spaces(Engine& engine);
+// A request's text taken apart; bad_argument when it is no JSON object of the known fields.
+struct AdminRequest {
+  std::string verb;
+  std::string mode;
+  std::string space;
+  std::uint64_t timeout_ms = 0;
+};
+Result<AdminRequest> parse_admin_request(const std::string& text);
+std::string report_dropped(std::uint64_t pages);
+
+}  // namespace hc

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// daemon: wiring.
+#include "daemon/daemon.h"
+
+#include <sys/random.h>
+#include <sys/signalfd.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "daemon/log/log.h"
+#include "proto/check.h"
+#include "proto/versions.h"
+
+namespace hc {
+
+namespace {
+
+Uuid random_uuid() {
+  Uuid uuid{};
+  HC_CHECK(::getrandom(uuid.data(), uuid.size(), 0) == static_cast<ssize_t>(uuid.size()));
+  return uuid;
+}
+
+}  // namespace
+
+Daemon::Daemon(Config config)
+    : config_(std::move(config)), notifier_(Notifier::from_environment()) {}
+
+// The engine refers to the session server (its sink) and the seams: it goes first.
+Daemon::~Daemon() {
+  reactor_.reset();
+  admin_.reset();
+  engine_.reset();
+  sessions_.reset();
+}
+
+EngineOptions Daemon::engine_options() const {
+  EngineOptions options;
+  options.commit_interval_ms = config_.commit_interval_ms;
+  options.commit_parts = config_.commit_pages;
+  options.io_inflight_bytes = config_.io_inflight_bytes;
+  options.sessions_max = config_.sessions_max;
+  options.spaces.l2_bytes = config_.l2_bytes;
+  options.spaces.l3_bytes = config_.l3_bytes;
+  options.spaces.reserve_slots = config_.reserve_slots;
+  options.spaces.arenas.try_huge_pages = config_.huge_pages;
+  options.spaces.arenas.arena_bytes =
+      config_.arena_bytes != 0 ? config_.arena_bytes
+                               : std::min<std::uint64_t>(1ULL << 30, config_.l2_bytes / 16);
+  return options;
+}
+
+Result<void> Daemon::open_sockets() {
+  const auto mode = static_cast<mode_t>(std::stoul(config_.socket_mode, nullptr, 8));
+  auto clients = UnixListener::create(config_.runtime_dir + "/hicached.sock", mode);
+  HC_TRY(clients);
+  auto admin = UnixListener::create(config_.runtime_dir + "/admin.sock", 0600);
+  HC_TRY(admin);
+  sessions_ = std::make_unique<SessionServer>(
+      *epoll_, std::move(*clients),
+      SessionServerOptions{config_.tenant, config_.sessions_max, 2000});
+  admin_ = std::make_unique<AdminServer>(*epoll_, std::move(*admin),
+                                         epoll_tag(EpollOwner::admin_listener, 0),
+                                         epoll_tag(EpollOwner::admin_socket, 0));
+  return {};
+}
+
+// The volume's lock first: with a predecessor still on it nothing else is touched.
+Result<void> Daemon::open_store() {
+  auto disk = make_disk({config_.volume_dir, config_.disk_backend, config_.lock_wait_ms,
+                         config_.io_threads});
+  HC_TRY(disk);
+  disk_ = std::move(*disk);
+  LmdbIndexOptions index_options;
+  index_options.dir = config_.index_dir.empty() ? config_.volume_dir : config_.index_dir;
+  index_options.pages_expected = std::max<std::uint64_t>(config_.l3_bytes / (64U << 10), 1024);
+  index_options.lock_retry_ms = config_.lock_wait_ms;
+  auto index = LmdbIndex::create(index_options);
+  HC_TRY(index);
+  index_ = std::move(*index);
+  auto copier = HostCopier::create(config_.copier_threads);
+  HC_TRY(copier);
+  copier_ = std::move(*copier);
+  return {};
+}
+
+AdminFacts Daemon::admin_facts() {
+  AdminFacts facts;
+  facts.instance = to_hex(instance_);
+  facts.cold_start = cold_start_name(config_.cold_start);
+  facts.disk_backend = disk_->description();
+  facts.volume = config_.volume_dir;
+  facts.started = clock_.now();
+  facts.sessions = [this] { return sessions_->list(); };
+  facts.stopping = [this] { return reactor_ != nullptr && reactor_->stopping(); };
+  facts.cold_start_now = [this](ColdStartMode mode) { return engine_->cold_start(mode); };
+  return facts;
+}
+
+Result<void> Daemon::start() {
+  sigset_t mask;
+  sigemptyset(&mask);
+  sigaddset(&mask, SIGTERM);
+  sigaddset(&mask, SIGINT);
+  ::sigprocmask(SIG_BLOCK, &mask, nullptr);  // before any thread, so that all inherit it
+  signals_ = UniqueFd(::signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC));
+  HC_CHECK(static_cast<bool>(signals_));
+  std::signal(SIGPIPE, SIG_IGN);
+  instance_ = random_uuid();
+  auto epoll = Epoll::create();
+  HC_TRY(epoll);
+  epoll_ = std::make_unique<Epoll>(std::move(*epoll));
+  HC_TRY_VOID(open_store());
+  HC_TRY_VOID(open_sockets());
+  engine_ = std::make_unique<Engine>(*disk_, *index_, *copier_, *sessions_, engine_options());
+  HC_TRY_VOID(engine_->open(random_uuid()));
+  if (config_.cold_start != ColdStart::hold) {
+    HC_TRY_VOID(engine_->cold_start(config_.cold_start == ColdStart::load
+                                        ? ColdStartMode::load
+                                        : ColdStartMode::clear));
+  }
+  sessions_->bind(*engine_, instance_);
+  admin_->bind(*engine_, admin_facts());
+  log_info("daemon.started", {{"version", kProductVersion},
+                              {"volume", config_.volume_dir},
+                              {"disk", disk_->description()},
+                              {"cold_start", cold_start_name(config_.cold_start)},
+                              {"l2_bytes", config_.l2_bytes},
+                              {"l3_bytes", config_.l3_bytes}});
+  return {};
+}
+
+Result<void> Daemon::run() {
+  reactor_ = std::make_unique<Reactor>(
+      ReactorParts{*epoll_, clock_, *engine_, *sessions_, *admin_, notifier_,
+                   {disk_.get(), index_.get(), copier_.get()}, signals_.get()});
+  return reactor_->run();
+}
+
+}  // namespace hc

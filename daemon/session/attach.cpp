@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// attach: judges an attach request, binds the session to its space and answers with everything the
+// client maps.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "daemon/log/log.h"
+#include "daemon/os/pidfd.h"
+#include "daemon/session/session_server.h"
+#include "proto/check.h"
+#include "shm/socket_message.h"
+
+namespace hc {
+
+namespace {
+
+enum AttachFd : std::size_t { kClientFile, kClientPidfd, kAttachFds };
+
+std::string group_text(const AttachRequest& request) {
+  const auto end = std::find(request.group.begin(), request.group.end(), '\0');
+  return {request.group.begin(), end};
+}
+
+Result<void> judge_head(const AttachRequest& request) {
+  if (request.protocol != kProtocolVersion || request.fingerprint != layout_fingerprint()) {
+    return make_error(Code::refused,
+                      "client speaks protocol " + std::to_string(request.protocol) +
+                          " with layout " + std::to_string(request.fingerprint) +
+                          ", this daemon protocol " + std::to_string(kProtocolVersion) +
+                          " with layout " + std::to_string(layout_fingerprint()));
+  }
+  const std::string group = group_text(request);
+  if (group.empty() || group.size() == kGroupBytesMax) {
+    return make_error(Code::bad_argument, "group has " + std::to_string(group.size()) +
+                                              " bytes: must be 1.." +
+                                              std::to_string(kGroupBytesMax - 1));
+  }
+  if (request.world == 0 || request.rank >= request.world) {
+    return make_error(Code::bad_argument, "rank = " + std::to_string(request.rank) +
+                                              ": must be 0.." +
+                                              std::to_string(request.world) + " - 1");
+  }
+  if (request.flags != 0) {
+    return make_error(Code::bad_argument,
+                      "flags = " + std::to_string(request.flags) + ": must be 0");
+  }
+  return {};
+}
+
+}  // namespace
+
+void SessionServer::attach(Session& session, const MessageHeader& header,
+                           std::span<const std::uint8_t> body, std::vector<UniqueFd>& fds) {
+  Result<void> outcome = try_attach(session, body, fds);
+  if (outcome) {
+    outcome = session.phase == SessionPhase::holding
+                  ? reply_holding(session, header, attaching_)
+                  : reply_attached(session, header);
+  }
+  if (!outcome) {
+    log_warn("session.attach_refused",
+             {{"pid", session.peer.pid}, {"reason", outcome.error().message()}});
+    reply(session, header, outcome);
+    session.detached = true;
+    end(session, outcome.error().code, "attach refused");
+  }
+}
+
+// The peer's own pid decides; only where the kernel can't name it (another process namespace) does
+// the descriptor that the client passed.
+Result<void> SessionServer::adopt_pidfd(Session& session, UniqueFd passed) {
+  session.client_pidfd = std::move(passed);
+  if (session.peer.pid != 0) {
+    auto own = open_pidfd(session.peer.pid);
+    HC_TRY(own);
+    session.client_pidfd = std::move(*own);
+  }
+  auto added = epoll_.add(session.client_pidfd.get(), Trigger::level,
+                          epoll_tag(EpollOwner::session_pidfd, session.number));
+  session.pidfd_watched = added.has_value();
+  return added;
+}
+
+Result<void> SessionServer::watch_doorbell(Session& session) {
+  auto added = epoll_.add(session.rings->doorbell(), Trigger::edge,
+                          epoll_tag(EpollOwner::session_doorbell, session.number));
+  session.doorbell_watched = added.has_value();
+  return added;
+}
+
+// An older session of the same rank makes room; a newer one stays.
+Result<void> SessionServer::supersede(const Session& newer) {
+  for (const auto& other : sessions_) {
+    const bool same = other != nullptr && other->number != newer.number &&
+                      other->group == newer.group && other->rank == newer.rank &&
+                      (other->rings != nullptr || other->in_engine());
+    if (!same) {
+      continue;
+    }
+    const bool in_service = other->phase == SessionPhase::attached ||
+                            other->phase == SessionPhase::holding;
+    if (in_service && newer.incarnation < other->incarnation) {
+      return make_error(Code::superseded, "a newer session of group '" + newer.group + "' rank " +
+                                              std::to_string(newer.rank) + " is attached");
+    }
+    other->detached = true;  // its leases end as soon as nothing is in flight
+    end(*other, Code::superseded, "a newer session of the same group and rank attached");
+  }
+  return {};
+}
+
+Result<void> SessionServer::try_attach(Session& session, std::span<const std::uint8_t> body,
+                                       std::vector<UniqueFd>& fds) {
+  AttachRequest request{};
+  if (body.size() < sizeof request || fds.size() != kAttachFds) {
+    return make_error(Code::bad_argument, "attach: message or descriptors are missing");
+  }
+  std::memcpy(&request, body.data(), sizeof request);
+  HC_TRY_VOID(judge_head(request));
+  body = body.subspan(sizeof request);
+  if (body.size() != request.descriptor_bytes || body.size() > kDescriptorBytesMax) {
+    return make_error(Code::bad_argument, "descriptor_bytes = " +
+                                              std::to_string(request.descriptor_bytes) +
+                                              ": does not match the message");
+  }
+  auto descriptor = decode_space(body);
+  HC_TRY(descriptor);
+  descriptor->tenant = options_.tenant;
+  auto shard = shard_of(descriptor->world,
+                        {request.tensor, request.pipeline, request.context});
+  HC_TRY(shard);
+  session.group = group_text(request);
+  session.rank = request.rank;
+  session.world = request.world;
+  session.shard = *shard;
+  session.incarnation = request.incarnation;
+  HC_TRY_VOID(supersede(session));
+  HC_TRY_VOID(adopt_pidfd(session, std::move(fds[kClientPidfd])));
+  auto rings = SessionRings::create(std::move(fds[kClientFile]));
+  HC_TRY(rings);
+  attaching_ = *descriptor;
+  if (engine_->state() != EngineState::serving) {
+    session.rings = std::move(*rings);
+    session.phase = SessionPhase::holding;
+    return {};
+  }
+  auto attached = engine_->attach({*descriptor, request.shards_on_node, *shard});
+  HC_TRY(attached);
+  session.rings = std::move(*rings);
+  session.engine_id = attached->session;
+  session.space = attached->space;
+  session.phase = SessionPhase::attached;
+  return watch_doorbell(session);
+}
+
+void SessionServer::fill_reply(const Session& session, AttachReply& reply) const {
+  reply.protocol = kProtocolVersion;
+  reply.session = session.number;
+  reply.fingerprint = layout_fingerprint();
+  reply.daemon_instance = daemon_instance_;
+  reply.shard = session.shard;
+}
+
+Result<void> SessionServer::reply_attached(Session& session, const MessageHeader& request) {
+  Core& core = engine_->core();
+  Family& family = core.family();
+  const Space& space = core.spaces->space(session.space);
+  AttachReply body{};
+  fill_reply(session, body);
+  body.store_uuid = core.superblock->current().store_uuid;
+  body.space = space.id;
+  body.family = family.id;
+  body.part_count = static_cast<std::uint16_t>(family.parts.size());
+  body.arena_count = static_cast<std::uint32_t>(family.arenas->arenas().size());
+  body.status_table_bytes = space.status->size_bytes();
+  body.generation_count = family.arenas->generations().count();
+  auto server = session.rings->server_file_for_client();
+  HC_TRY(server);
+  auto status = space.status->readonly_fd();
+  HC_TRY(status);
+  auto generations = family.arenas->generations().readonly_fd();
+  HC_TRY(generations);
+  const std::array<int, 5> fds{server->get(), session.rings->doorbell(), status->get(),
+                               generations->get(), daemon_pidfd_.get()};
+  store_release(session.rings->server_header().state,
+                static_cast<std::uint32_t>(SessionState::serving));
+  MessageHeader header{};
+  header.type = static_cast<std::uint16_t>(MessageType::attach_reply);
+  header.request_id = request.request_id;
+  send(session, header, {reinterpret_cast<const std::uint8_t*>(&body), sizeof body}, fds);
+  send_arenas(session, request);
+  log_info("session.attached", {{"session", session.number},
+                                {"pid", session.peer.pid},
+                                {"group", session.group},
+                                {"rank", std::uint32_t{session.rank}},
+                                {"shard", std::uint32_t{session.shard}}});
+  return {};
+}
+
+void SessionServer::send_arenas(Session& session, const MessageHeader& request) {
+  const auto& arenas = engine_->core().family().arenas->arenas();
+  for (std::size_t first = 0; first < arenas.size(); first += kMessageFdsMax) {
+    const std::size_t count = std::min<std::size_t>(kMessageFdsMax, arenas.size() - first);
+    std::vector<ArenaInfo> infos;
+    std::vector<UniqueFd> files;
+    std::vector<int> fds;
+    for (std::size_t i = first; i < first + count; ++i) {
+      auto file = arenas[i].file.readonly_fd();
+      if (!file) {
+        end(session, file.error().code, file.error().message());
+        return;
+      }
+      infos.push_back(arenas[i].info);
+      fds.push_back(file->get());
+      files.push_back(std::move(*file));
+    }
+    MessageHeader header{};
+    header.type = static_cast<std::uint16_t>(MessageType::arenas);
+    header.request_id = request.request_id;
+    send(session, header,
+         {reinterpret_cast<const std::uint8_t*>(infos.data()), infos.size() * sizeof(ArenaInfo)},
+         fds);
+  }
+}
+
+// In hold nothing of the store is known: an empty table, no arenas.
+Result<void> SessionServer::reply_holding(Session& session, const MessageHeader& request,
+                                          const SpaceDescriptor& descriptor) {
+  AttachReply body{};
+  fill_reply(session, body);
+  body.space = make_space_id(descriptor);
+  body.family = make_family_id(descriptor);
+  body.part_count = static_cast<std::uint16_t>(parts_of(descriptor).size());
+  StatusTableOptions options;
+  options.capacity = status_capacity_for(1);
+  options.space = body.space;
+  auto status = StatusTableWriter::create(options);
+  HC_TRY(status);
+  auto generations = GenerationsWriter::create(1);
+  HC_TRY(generations);
+  body.status_table_bytes = status->size_bytes();
+  body.generation_count = generations->count();
+  auto server = session.rings->server_file_for_client();
+  HC_TRY(server);
+  auto status_fd = status->readonly_fd();
+  HC_TRY(status_fd);
+  auto generations_fd = generations->readonly_fd();
+  HC_TRY(generations_fd);
+  const std::array<int, 5> fds{server->get(), session.rings->doorbell(), status_fd->get(),
+                               generations_fd->get(), daemon_pidfd_.get()};
+  store_release(session.rings->server_header().state,
+                static_cast<std::uint32_t>(SessionState::holding));
+  MessageHeader header{};
+  header.type = static_cast<std::uint16_t>(MessageType::attach_reply);
+  header.request_id = request.request_id;
+  send(session, header, {reinterpret_cast<const std::uint8_t*>(&body), sizeof body}, fds);
+  return watch_doorbell(session);
+}
+
+}  // namespace hc

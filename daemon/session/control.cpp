@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// control: messages of an attached client: regions, space switch, stats, detach.
+#include <cstring>
+
+#include "daemon/log/log.h"
+#include "daemon/session/session_server.h"
+#include "proto/check.h"
+#include "shm/socket_message.h"
+
+namespace hc {
+
+namespace {
+
+std::span<const std::uint8_t> text_bytes(const std::string& text) {
+  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+}
+
+template <typename T>
+std::span<const std::uint8_t> struct_bytes(const T& object) {
+  return {reinterpret_cast<const std::uint8_t*>(&object), sizeof object};
+}
+
+MessageHeader reply_header(MessageType type, const MessageHeader& request) {
+  MessageHeader header{};
+  header.type = static_cast<std::uint16_t>(type);
+  header.request_id = request.request_id;
+  return header;
+}
+
+}  // namespace
+
+// A client that does not read its socket fills it; it is cut off rather than waited for. A wake
+// that does not fit is dropped: the socket is readable anyway.
+void SessionServer::send(Session& session, MessageHeader header,
+                         std::span<const std::uint8_t> body, std::span<const int> fds) {
+  if (session.socket_closed || !session.socket) {
+    return;
+  }
+  header.magic = kMessageMagic;
+  header.fd_count = static_cast<std::uint16_t>(fds.size());
+  header.bytes = static_cast<std::uint32_t>(sizeof header + body.size());
+  std::vector<std::uint8_t> message(header.bytes);
+  std::memcpy(message.data(), &header, sizeof header);
+  if (!body.empty()) {
+    std::memcpy(message.data() + sizeof header, body.data(), body.size());
+  }
+  const auto sent = send_message(session.socket.get(), message, fds, SocketWait::none);
+  const bool wake = header.type == static_cast<std::uint16_t>(MessageType::wake);
+  if (!sent && !(wake && sent.error().code == Code::busy)) {
+    session.socket_closed = true;
+    epoll_.remove(session.socket.get());
+    end(session, Code::disconnected, "its control socket does not take messages: " +
+                                         sent.error().message());
+  }
+}
+
+void SessionServer::reply(Session& session, const MessageHeader& request,
+                          const Result<void>& outcome) {
+  MessageHeader header = reply_header(MessageType::reply, request);
+  if (outcome) {
+    send(session, header, {}, {});
+    return;
+  }
+  header.status = static_cast<std::int32_t>(outcome.error().code);
+  send(session, header, text_bytes(outcome.error().message()), {});
+}
+
+void SessionServer::dispatch(Session& session, const MessageHeader& header,
+                             std::span<const std::uint8_t> body, std::vector<UniqueFd>& fds) {
+  const auto type = static_cast<MessageType>(header.type);
+  if (type == MessageType::attach && session.phase == SessionPhase::connected) {
+    attach(session, header, body, fds);
+    return;
+  }
+  if (type == MessageType::detach) {
+    session.detached = true;
+    end(session, Code::cancelled, "detached");
+    return;
+  }
+  if (session.phase == SessionPhase::holding) {
+    // Regions are registered again when the client attaches to the serving daemon.
+    reply(session, header,
+          type == MessageType::register_region || type == MessageType::unregister_region
+              ? Result<void>()
+              : make_error(Code::not_ready, "the daemon holds its cold start: "
+                                            "cachectl cold-start load|clear"));
+    return;
+  }
+  if (session.phase != SessionPhase::attached) {
+    reply(session, header, make_error(Code::refused, "message type " +
+                                                         std::to_string(header.type) +
+                                                         " needs an attached session"));
+    return;
+  }
+  if (type == MessageType::register_region) {
+    register_region(session, header, body, fds);
+  } else if (type == MessageType::unregister_region) {
+    unregister_region(session, header, body);
+  } else if (type == MessageType::space_switch) {
+    start_switch(session, header, body);
+  } else if (type == MessageType::stats) {
+    reply_stats(session, header);
+  } else {
+    reply(session, header, make_error(Code::unsupported, "message type " +
+                                                             std::to_string(header.type) +
+                                                             " is not served"));
+  }
+}
+
+void SessionServer::register_region(Session& session, const MessageHeader& header,
+                                    std::span<const std::uint8_t> body,
+                                    std::vector<UniqueFd>& fds) {
+  auto parsed = parse_region(body);
+  if (!parsed) {
+    reply(session, header, parsed.error());
+    return;
+  }
+  const std::uint32_t number = parsed->request.region;
+  EngineSession* engine_session = engine_->core().sessions.find(session.engine_id);
+  HC_CHECK(engine_session != nullptr);
+  if (fds.size() != 1 || engine_session->regions[number].present) {
+    reply(session, header,
+          make_error(Code::bad_argument, "region = " + std::to_string(number) +
+                                             ": needs one memory file and a free number"));
+    return;
+  }
+  auto region = judge_region(*parsed, engine_->core().family().descriptor);
+  if (!region) {
+    reply(session, header, region.error());
+    return;
+  }
+  auto mapped = map_region(parsed->request, std::move(fds[0]));
+  if (!mapped) {
+    reply(session, header, mapped.error());
+    return;
+  }
+  region->base = mapped->map.writable_bytes().data();
+  engine_session->regions[number] = std::move(*region);
+  session.regions[number].emplace(std::move(*mapped));
+  reply(session, header, {});
+}
+
+void SessionServer::unregister_region(Session& session, const MessageHeader& header,
+                                      std::span<const std::uint8_t> body) {
+  RegionRequest request{};
+  if (body.size() == sizeof request) {
+    std::memcpy(&request, body.data(), sizeof request);
+  }
+  EngineSession* engine_session = engine_->core().sessions.find(session.engine_id);
+  HC_CHECK(engine_session != nullptr);
+  const bool known = body.size() == sizeof request && request.region < kRegionsPerSession &&
+                     engine_session->regions[request.region].present;
+  if (!known) {
+    reply(session, header, make_error(Code::not_found, "region = " +
+                                                           std::to_string(request.region) +
+                                                           " is not registered"));
+    return;
+  }
+  EngineRegion& region = engine_session->regions[request.region];
+  if (region.users > 0) {
+    reply(session, header, make_error(Code::busy, "region = " + std::to_string(request.region) +
+                                                      ": " + std::to_string(region.users) +
+                                                      " operations name it"));
+    return;
+  }
+  region = EngineRegion{};
+  session.regions[request.region].reset();
+  reply(session, header, {});
+}
+
+void SessionServer::start_switch(Session& session, const MessageHeader& header,
+                                 std::span<const std::uint8_t> body) {
+  SpaceSwitchRequest request{};
+  if (body.size() >= sizeof request) {
+    std::memcpy(&request, body.data(), sizeof request);
+    body = body.subspan(sizeof request);
+  }
+  const bool sound = body.size() == request.weight_version_bytes && body.size() <= kNameBytesMax;
+  if (!sound || session.pending_switch) {
+    reply(session, header,
+          make_error(Code::bad_argument, "weight_version has " + std::to_string(body.size()) +
+                                             " bytes: must be 0.." +
+                                             std::to_string(kNameBytesMax) +
+                                             ", one switch at a time"));
+    return;
+  }
+  const auto* text = reinterpret_cast<const char*>(body.data());
+  session.pending_switch = Session::PendingSwitch{header.request_id, {text, body.size()}};
+  engine_->end_service(session.engine_id);
+}
+
+void SessionServer::finish_switch(Session& session) {
+  MessageHeader request{};
+  request.request_id = session.pending_switch->request_id;
+  engine_->release_leases(session.engine_id);
+  auto space = engine_->switch_space(session.engine_id, session.pending_switch->weight_version);
+  session.pending_switch.reset();
+  if (!space) {
+    engine_->core().sessions.find(session.engine_id)->ended = false;  // goes on where it was
+    reply(session, request, space.error());
+    return;
+  }
+  session.space = *space;
+  const Space& bound = engine_->core().spaces->space(*space);
+  auto table = bound.status->readonly_fd();
+  if (!table) {
+    end(session, table.error().code, table.error().message());
+    return;
+  }
+  SpaceSwitchReply body{};
+  body.space = bound.id;
+  body.status_table_bytes = bound.status->size_bytes();
+  const int fd = table->get();
+  send(session, reply_header(MessageType::space_switch_reply, request), struct_bytes(body),
+       {&fd, 1});
+}
+
+void SessionServer::reply_stats(Session& session, const MessageHeader& header) {
+  const StatsReply stats = engine_->stats();
+  send(session, reply_header(MessageType::stats_reply, header), struct_bytes(stats), {});
+}
+
+}  // namespace hc

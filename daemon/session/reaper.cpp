@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// reaper: the end of sessions, in the order that the README of this room gives.
+#include <cstring>
+
+#include "daemon/log/log.h"
+#include "daemon/os/pidfd.h"
+#include "daemon/session/session_server.h"
+#include "proto/check.h"
+
+namespace hc {
+
+// Ends service. Later calls only add reasons why leases may go (pidfd, detach).
+void SessionServer::end(Session& session, Code code, const std::string& reason) {
+  if (session.phase == SessionPhase::ended || session.phase == SessionPhase::gone) {
+    return;
+  }
+  const bool was_attached = session.phase == SessionPhase::attached;
+  const bool was_known = was_attached || session.phase == SessionPhase::holding;
+  session.phase = SessionPhase::ended;
+  session.end_code = code;
+  session.pending_switch.reset();
+  if (was_known) {
+    log_info("session.ended", {{"session", session.number},
+                               {"pid", session.peer.pid},
+                               {"group", session.group},
+                               {"rank", std::uint32_t{session.rank}},
+                               {"code", code_name(code)},
+                               {"reason", reason}});
+  }
+  if (was_attached) {
+    engine_->end_service(session.engine_id);
+  }
+  if (session.rings != nullptr) {
+    ServerHeader& header = session.rings->server_header();
+    __atomic_store_n(&header.end_code, static_cast<std::int32_t>(code), __ATOMIC_RELAXED);
+    store_release(header.state, static_cast<std::uint32_t>(SessionState::ended));
+    session.publish_wanted = true;  // wakes a client that waits
+  }
+  Notice notice{static_cast<std::uint32_t>(NoticeKind::session_ended),
+                static_cast<std::int32_t>(code)};
+  std::vector<std::uint8_t> body(sizeof notice + reason.size());
+  std::memcpy(body.data(), &notice, sizeof notice);
+  std::memcpy(body.data() + sizeof notice, reason.data(), reason.size());
+  MessageHeader header{};
+  header.type = static_cast<std::uint16_t>(MessageType::notice);
+  send(session, header, body, {});
+}
+
+void SessionServer::unmap(Session& session) {
+  EngineSession* engine_session = engine_->core().sessions.find(session.engine_id);
+  HC_CHECK(engine_session != nullptr && engine_session->ops == 0);
+  for (std::uint32_t i = 0; i < kRegionsPerSession; ++i) {
+    engine_session->regions[i] = EngineRegion{};
+    session.regions[i].reset();
+  }
+}
+
+// One step; true when something moved.
+bool SessionServer::reap_one(Session& session, Instant now) {
+  if (session.phase == SessionPhase::connected &&
+      now.ns - session.connected_at_ns > options_.attach_timeout_ms * kNsPerMs) {
+    end(session, Code::timed_out, "no attach within the time limit");
+    return true;
+  }
+  if (session.pending_switch && session.in_engine() && engine_->is_quiet(session.engine_id)) {
+    finish_switch(session);
+    return true;
+  }
+  if (session.phase != SessionPhase::ended) {
+    return false;
+  }
+  if (session.in_engine()) {
+    if (!engine_->is_quiet(session.engine_id)) {
+      return false;  // a copy may still touch the client's memory
+    }
+    unmap(session);
+    if (session.socket) {
+      if (!session.socket_closed) {
+        epoll_.remove(session.socket.get());
+        session.socket_closed = true;
+      }
+      session.socket.reset();  // tells a living client that its memory is its own
+    }
+    if (!session.client_dead && !session.detached) {
+      return false;  // leases wait for the process, or for its next session
+    }
+    engine_->release_leases(session.engine_id);
+    engine_->close_session(session.engine_id);
+    session.engine_id = SessionTable::kNoSession;
+  }
+  session.phase = SessionPhase::gone;
+  return true;
+}
+
+bool SessionServer::reap(Instant now) {
+  bool moved = false;
+  for (std::uint32_t number = 0; number < sessions_.size(); ++number) {
+    Session* session = sessions_[number].get();
+    if (session == nullptr) {
+      continue;
+    }
+    moved = reap_one(*session, now) || moved;
+    if (session->phase == SessionPhase::gone) {
+      remove(number);
+    }
+  }
+  return moved;
+}
+
+void SessionServer::remove(std::uint32_t number) {
+  Session& session = *sessions_[number];
+  if (session.publish_wanted && session.rings != nullptr) {
+    session.rings->completions.publish();
+    wake_client(session.rings->server_header().wake_word,
+                session.rings->client_header().client_waiting);
+  }
+  if (session.doorbell_watched) {
+    epoll_.remove(session.rings->doorbell());
+  }
+  if (session.pidfd_watched) {
+    epoll_.remove(session.client_pidfd.get());
+  }
+  if (session.socket && !session.socket_closed) {
+    epoll_.remove(session.socket.get());
+  }
+  sessions_[number].reset();
+}
+
+void SessionServer::end_holding() {
+  for (const auto& session : sessions_) {
+    if (session != nullptr && session->phase == SessionPhase::holding) {
+      session->detached = true;
+      end(*session, Code::retry, "the cold start is over: attach again");
+    }
+  }
+}
+
+void SessionServer::end_all(Code code) {
+  for (const auto& session : sessions_) {
+    if (session != nullptr) {
+      session->detached = true;
+      end(*session, code, "the daemon stops");
+    }
+  }
+}
+
+}  // namespace hc

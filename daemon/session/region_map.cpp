@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// region_map: parse, judge and map a region of client memory.
+#include "daemon/session/region_map.h"
+
+#include <cstring>
+#include <string>
+
+#include "proto/check.h"
+#include "proto/limits.h"
+#include "shm/memory_file.h"
+
+namespace hc {
+
+namespace {
+
+Error out_of_range(const std::string& field, std::uint64_t value, const std::string& allowed) {
+  return make_error(Code::bad_argument,
+                    field + " = " + std::to_string(value) + ": must be " + allowed);
+}
+
+template <typename T>
+bool take(std::span<const std::uint8_t>& body, T& out) {
+  if (body.size() < sizeof out) {
+    return false;
+  }
+  std::memcpy(&out, body.data(), sizeof out);
+  body = body.subspan(sizeof out);
+  return true;
+}
+
+// offset + (rows - 1) * stride + length <= size, without overflow: every factor is bounded by
+// the size first.
+bool run_fits(const LayoutRun& run, std::uint32_t rows, std::uint64_t size_bytes) {
+  if (run.length_bytes > size_bytes || run.offset_bytes > size_bytes - run.length_bytes) {
+    return false;
+  }
+  const std::uint64_t room = size_bytes - run.length_bytes - run.offset_bytes;
+  return rows == 1 || run.stride_bytes <= room / (rows - 1);
+}
+
+Result<void> judge_layout(const LayoutRequest& layout, std::span<const LayoutRun> runs,
+                          const RegionRequest& request, const KindSpec& kind) {
+  const std::string field = "layout of kind '" + kind.name + "'";
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::string run = field + ".runs[" + std::to_string(i) + "]";
+    if (runs[i].length_bytes == 0 || runs[i].length_bytes > kind.payload_bytes) {
+      return out_of_range(run + ".length_bytes", runs[i].length_bytes,
+                          "1.." + std::to_string(kind.payload_bytes));
+    }
+    if (!run_fits(runs[i], request.rows, request.size_bytes)) {
+      return out_of_range(run + " with rows", request.rows,
+                          "few enough that every row lies in the region's " +
+                              std::to_string(request.size_bytes) + " bytes");
+    }
+    bytes += runs[i].length_bytes;
+  }
+  if (bytes != kind.payload_bytes) {
+    return out_of_range(field + ": sum of run lengths", bytes,
+                        std::to_string(kind.payload_bytes) + ", the payload bytes of the kind");
+  }
+  HC_CHECK(layout.run_count == runs.size());
+  return {};
+}
+
+}  // namespace
+
+Result<RegionBody> parse_region(std::span<const std::uint8_t> body) {
+  RegionBody out;
+  if (!take(body, out.request)) {
+    return make_error(Code::bad_argument, "register_region: the message is too short");
+  }
+  const RegionRequest& request = out.request;
+  if (request.region >= kRegionsPerSession) {
+    return out_of_range("region", request.region,
+                        "0.." + std::to_string(kRegionsPerSession - 1));
+  }
+  if (request.region_kind != static_cast<std::uint16_t>(RegionKind::host)) {
+    return make_error(Code::unsupported, "region_kind = " + std::to_string(request.region_kind) +
+                                             ": this daemon copies host memory (1) only");
+  }
+  if (request.layout_count == 0 || request.layout_count > kKindsMax) {
+    return out_of_range("layout_count", request.layout_count,
+                        "1.." + std::to_string(kKindsMax));
+  }
+  std::size_t runs = 0;
+  for (std::uint16_t i = 0; i < request.layout_count; ++i) {
+    LayoutRequest layout{};
+    if (!take(body, layout)) {
+      return make_error(Code::bad_argument, "register_region: the layouts are cut short");
+    }
+    if (layout.run_count == 0 || layout.run_count > kRunsPerLayoutMax || layout.reserved != 0) {
+      return out_of_range("layouts[" + std::to_string(i) + "].run_count", layout.run_count,
+                          "1.." + std::to_string(kRunsPerLayoutMax));
+    }
+    runs += layout.run_count;
+    out.layouts.push_back(layout);
+  }
+  if (body.size() != runs * sizeof(LayoutRun)) {
+    return make_error(Code::bad_argument, "register_region: " + std::to_string(runs) +
+                                              " runs announced, " + std::to_string(body.size()) +
+                                              " bytes sent");
+  }
+  out.runs.resize(runs);
+  std::memcpy(out.runs.data(), body.data(), body.size());
+  return out;
+}
+
+Result<EngineRegion> judge_region(const RegionBody& body, const SpaceDescriptor& space) {
+  const RegionRequest& request = body.request;
+  if (request.size_bytes == 0 || request.offset_bytes % kBlockBytes != 0) {
+    return make_error(Code::bad_argument,
+                      "region: size_bytes = " + std::to_string(request.size_bytes) +
+                          ", offset_bytes = " + std::to_string(request.offset_bytes) +
+                          ": the size must be at least 1, the offset a multiple of 4096");
+  }
+  if (request.rows == 0) {
+    return out_of_range("rows", request.rows, "at least 1");
+  }
+  EngineRegion region;
+  region.present = true;
+  region.size_bytes = request.size_bytes;
+  region.rows = request.rows;
+  std::size_t first = 0;
+  for (const LayoutRequest& layout : body.layouts) {
+    if (layout.kind >= space.kinds.size() || region.layouts[layout.kind].present) {
+      return out_of_range("layout kind", layout.kind,
+                          "0.." + std::to_string(space.kinds.size() - 1) + ", each once");
+    }
+    const std::span runs = std::span(body.runs).subspan(first, layout.run_count);
+    HC_TRY_VOID(judge_layout(layout, runs, request, space.kinds[layout.kind]));
+    region.layouts[layout.kind].present = true;
+    region.layouts[layout.kind].runs.assign(runs.begin(), runs.end());
+    first += layout.run_count;
+  }
+  return region;
+}
+
+Result<ClientRegion> map_region(const RegionRequest& request, UniqueFd file) {
+  WantedFile wanted;
+  if (request.size_bytes > UINT64_MAX - request.offset_bytes) {
+    return out_of_range("region size_bytes", request.size_bytes, "inside its memory file");
+  }
+  wanted.size_bytes = request.offset_bytes + request.size_bytes;
+  wanted.require_sealed = false;
+  auto memory = MemoryFile::from_fd(std::move(file), wanted);
+  HC_TRY(memory);
+  RegionOptions options;
+  options.offset_bytes = request.offset_bytes;
+  options.size_bytes = request.size_bytes;
+  options.read_only = false;
+  auto map = Region::map(memory->fd(), options);
+  HC_TRY(map);
+  return ClientRegion{UniqueFd(), std::move(*map)};
+}
+
+}  // namespace hc

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// region_map: client memory as the daemon maps it, and the judging of a registration.
+//
+// The client can truncate its memory file at any time, so nothing but the copier (with its guard
+// against SIGBUS) reads or writes through the mapping.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "daemon/engine/sessions.h"
+#include "proto/handshake.h"
+#include "proto/result.h"
+#include "proto/space.h"
+#include "shm/region.h"
+#include "shm/unique_fd.h"
+
+namespace hc {
+
+struct ClientRegion {
+  UniqueFd file;
+  Region map;
+};
+
+struct RegionBody {
+  RegionRequest request{};
+  std::vector<LayoutRequest> layouts;
+  std::vector<LayoutRun> runs;
+};
+
+// Parses the body of register_region. Errors: bad_argument, with field, value and range.
+Result<RegionBody> parse_region(std::span<const std::uint8_t> body);
+// Judges it against the space: kinds, run sums, and that every row lies inside the region.
+Result<EngineRegion> judge_region(const RegionBody& body, const SpaceDescriptor& space);
+// Maps the region. Errors: refused (no memory file, or it is too small), no_space.
+Result<ClientRegion> map_region(const RegionRequest& request, UniqueFd file);
+
+}  // namespace hc

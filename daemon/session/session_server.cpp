@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// session_server: connections, rings and completions.
+#include "daemon/session/session_server.h"
+
+#include <unistd.h>
+
+#include <array>
+
+#include "daemon/log/log.h"
+#include "daemon/os/pidfd.h"
+#include "daemon/session/guard.h"
+#include "proto/check.h"
+#include "shm/socket_message.h"
+
+namespace hc {
+
+SessionServer::SessionServer(Epoll& epoll, UnixListener listener,
+                             const SessionServerOptions& options)
+    : epoll_(epoll), listener_(std::move(listener)), options_(options) {
+  sessions_.resize(options.sessions_max + 16U);  // ended sessions linger; connections come first
+  message_.resize(kMessageBytesMax);
+}
+
+SessionServer::~SessionServer() = default;
+
+void SessionServer::bind(Engine& engine, const Uuid& daemon_instance) {
+  engine_ = &engine;
+  daemon_instance_ = daemon_instance;
+  auto pidfd = open_pidfd(::getpid());
+  HC_CHECK(pidfd.has_value());
+  daemon_pidfd_ = std::move(*pidfd);
+  const auto added =
+      epoll_.add(listener_.fd(), Trigger::level, epoll_tag(EpollOwner::listener, 0));
+  HC_CHECK(added.has_value());
+}
+
+std::size_t SessionServer::open_count() const {
+  std::size_t count = 0;
+  for (const auto& session : sessions_) {
+    count += session != nullptr ? 1U : 0U;
+  }
+  return count;
+}
+
+std::vector<SessionLine> SessionServer::list() const {
+  std::vector<SessionLine> lines;
+  for (const auto& session : sessions_) {
+    if (session == nullptr || session->phase == SessionPhase::connected) {
+      continue;
+    }
+    SessionLine line{session->number, session->group, session->rank, session->world,
+                     session->peer.pid, session->shard, 0, 0, 0, 0, ""};
+    line.state = session->phase == SessionPhase::attached  ? "attached"
+                 : session->phase == SessionPhase::holding ? "holding"
+                                                           : "ended";
+    Core& core = engine_->core();
+    if (const EngineSession* known =
+            session->in_engine() ? core.sessions.find(session->engine_id) : nullptr) {
+      line.ops = known->ops;
+      line.leases = known->leases;
+      for (const LeaseId lease : core.leases.leases_of(session->engine_id)) {
+        line.leased_pages += core.leases.page_count(lease);
+      }
+      for (const EngineRegion& region : known->regions) {
+        line.regions += region.present ? 1U : 0U;
+      }
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+void SessionServer::on_listener(Instant now) {
+  for (int i = 0; i < 16; ++i) {  // the rest waits for the next turn
+    auto socket = listener_.accept();
+    if (!socket) {
+      log_warn("session.accept_failed", {{"reason", socket.error().message()}});
+      return;
+    }
+    if (!*socket) {
+      return;
+    }
+    accept_one(std::move(**socket), now);
+  }
+}
+
+void SessionServer::accept_one(UniqueFd socket, Instant now) {
+  for (std::uint32_t number = 0; number < sessions_.size(); ++number) {
+    if (sessions_[number] != nullptr) {
+      continue;
+    }
+    auto peer = peer_credentials(socket.get());
+    const auto added =
+        epoll_.add(socket.get(), Trigger::level, epoll_tag(EpollOwner::session_socket, number));
+    if (!peer || !added) {
+      return;
+    }
+    auto session = std::make_unique<Session>();
+    session->number = number;
+    session->socket = std::move(socket);
+    session->peer = *peer;
+    session->connected_at_ns = now.ns;
+    sessions_[number] = std::move(session);
+    return;
+  }
+  log_warn("session.refused", {{"reason", "limits.sessions_max reached"}});
+}
+
+void SessionServer::on_socket(std::uint32_t number) {
+  Session* session = number < sessions_.size() ? sessions_[number].get() : nullptr;
+  if (session == nullptr || !session->socket || session->socket_closed) {
+    return;
+  }
+  for (int i = 0; i < 16 && !session->socket_closed; ++i) {
+    auto received = receive_message(session->socket.get(), message_, SocketWait::none);
+    if (!received) {
+      if (received.error().code == Code::busy) {
+        return;
+      }
+      session->socket_closed = true;
+      epoll_.remove(session->socket.get());
+      end(*session, Code::disconnected, received.error().message());
+      return;
+    }
+    MessageHeader header{};
+    const std::span<const std::uint8_t> message(message_.data(), received->size_bytes);
+    if (message.size() >= sizeof header) {
+      std::memcpy(&header, message.data(), sizeof header);
+    }
+    if (header.magic != kMessageMagic || header.bytes != message.size() ||
+        header.fd_count != received->fds.size()) {
+      end(*session, Code::protocol, "a control message has a wrong header");
+      return;
+    }
+    dispatch(*session, header, message.subspan(sizeof header), received->fds);
+  }
+}
+
+void SessionServer::on_pidfd(std::uint32_t number) {
+  Session* session = number < sessions_.size() ? sessions_[number].get() : nullptr;
+  if (session == nullptr || session->client_dead || !pidfd_is_dead(session->client_pidfd.get())) {
+    return;
+  }
+  session->client_dead = true;
+  epoll_.remove(session->client_pidfd.get());
+  session->pidfd_watched = false;
+  end(*session, Code::disconnected, "the client process has ended");
+}
+
+bool SessionServer::drain_rings() {
+  bool any = false;
+  for (const auto& session : sessions_) {
+    if (session != nullptr && session->rings != nullptr &&
+        (session->phase == SessionPhase::attached || session->phase == SessionPhase::holding)) {
+      any = drain_ring(*session) || any;
+    }
+  }
+  return any;
+}
+
+// Takes only what can be answered: each request reserves all its completions.
+bool SessionServer::drain_ring(Session& session) {
+  std::uint32_t room = 0;
+  if (session.rings->completions.room_for_more(room) != Code::ok) {
+    end(session, Code::protocol, "the completion head is impossible");
+    return false;
+  }
+  const std::uint32_t free_room = room - std::min(room, session.credit_total);
+  std::array<RequestEntry, 32> entries;
+  const std::size_t batch = std::min<std::size_t>(entries.size(), free_room / kCompletionsPerOp);
+  std::uint32_t taken = 0;
+  const Code code = session.rings->requests.take(std::span(entries).first(batch), taken);
+  if (code != Code::ok) {
+    end(session, Code::protocol, "the request tail is impossible");
+    return false;
+  }
+  for (std::uint32_t i = 0; i < taken && session.phase != SessionPhase::ended; ++i) {
+    take_request(session, entries[i]);
+  }
+  return taken > 0;
+}
+
+void SessionServer::take_request(Session& session, const RequestEntry& entry) {
+  if (!entry_keeps_protocol(entry) || session.credit[entry.op_slot] != 0) {
+    end(session, Code::protocol, "a request names an impossible or busy operation slot, an "
+                                 "unknown verb, or sets spare bytes");
+    return;
+  }
+  session.credit[entry.op_slot] = kCompletionsPerOp;
+  session.credit_total += kCompletionsPerOp;
+  if (session.phase == SessionPhase::holding) {
+    answer(session, entry, Code::not_ready);
+    return;
+  }
+  const EngineSession* engine_session = engine_->core().sessions.find(session.engine_id);
+  HC_CHECK(engine_session != nullptr);
+  Judged judged = judge_request(entry, session.rings->client_map(), *engine_session,
+                                engine_->core().family().descriptor);
+  if (judged.code != Code::ok) {
+    answer(session, entry, judged.code);
+    return;
+  }
+  engine_->submit(session.engine_id, std::move(judged.request));
+}
+
+void SessionServer::answer(Session& session, const RequestEntry& entry, Code code) {
+  CompletionEntry completion{};
+  completion.verb = entry.verb;
+  completion.ack = static_cast<std::uint8_t>(Ack::done);
+  completion.op_slot = entry.op_slot;
+  completion.op_sequence = entry.op_sequence;
+  completion.client_data = entry.client_data;
+  completion.code = static_cast<std::int32_t>(code);
+  completion.terminal = 1;
+  stage(session, completion);
+}
+
+void SessionServer::stage(Session& session, const CompletionEntry& entry) {
+  std::uint8_t& credit = session.credit[entry.op_slot];
+  HC_CHECK(credit > 0);
+  HC_CHECK(session.credit_total >= credit);
+  const std::uint8_t used = entry.terminal != 0 ? credit : std::uint8_t{1};
+  HC_CHECK(entry.terminal != 0 || credit > 1);  // the terminal one keeps its place
+  credit = static_cast<std::uint8_t>(credit - used);
+  session.credit_total -= used;
+  if (session.rings->completions.stage(entry) == Code::ok) {
+    session.publish_wanted = true;
+  } else if (session.phase != SessionPhase::ended) {
+    // Room was reserved, so only a client that moved its head backwards gets here.
+    end(session, Code::protocol, "the completion head went backwards");
+  }
+}
+
+Session* SessionServer::by_engine_id(SessionId id) {
+  for (const auto& session : sessions_) {
+    if (session != nullptr && session->in_engine() && session->engine_id == id) {
+      return session.get();
+    }
+  }
+  return nullptr;
+}
+
+void SessionServer::complete(SessionId id, const CompletionEntry& entry,
+                             std::span<const FrameRef> frames) {
+  Session* session = by_engine_id(id);
+  HC_CHECK(session != nullptr);
+  if (!frames.empty()) {
+    session->rings->write_results(entry.op_slot, frames);
+  }
+  stage(*session, entry);
+}
+
+void SessionServer::publish() {
+  for (const auto& session : sessions_) {
+    if (session == nullptr || !session->publish_wanted) {
+      continue;
+    }
+    session->publish_wanted = false;
+    session->rings->completions.publish();
+    const std::uint32_t& waiting = session->rings->client_header().client_waiting;
+    wake_client(session->rings->server_header().wake_word, waiting);
+    if ((load_relaxed(waiting) & kWaitPacket) != 0 && !session->socket_closed) {
+      send(*session, MessageHeader{0, static_cast<std::uint16_t>(MessageType::wake), 0, 0, 0, 0},
+           {}, {});
+    }
+  }
+}
+
+void SessionServer::mark_sleeping() {
+  for (const auto& session : sessions_) {
+    if (session != nullptr && session->rings != nullptr) {
+      hc::mark_sleeping(session->rings->server_header().daemon_sleeping);
+    }
+  }
+}
+
+void SessionServer::mark_awake() {
+  for (const auto& session : sessions_) {
+    if (session != nullptr && session->rings != nullptr) {
+      hc::mark_awake(session->rings->server_header().daemon_sleeping);
+    }
+  }
+}
+
+bool SessionServer::rings_have_news() const {
+  for (const auto& session : sessions_) {
+    const bool listening = session != nullptr && session->rings != nullptr &&
+                           (session->phase == SessionPhase::attached ||
+                            session->phase == SessionPhase::holding);
+    if (listening && session->rings->requests.has_news()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace hc

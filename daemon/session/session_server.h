@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// session_server: accepts clients, dispatches their messages, drains their rings and delivers
+// completions.
+//
+// Owner: the reactor thread. Nothing here waits for a client: sockets are non-blocking, and a
+// message that does not fit into a client's socket buffer ends its session.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/engine/session_line.h"
+#include "daemon/os/epoll.h"
+#include "daemon/session/session.h"
+#include "proto/handshake.h"
+
+namespace hc {
+
+// What a descriptor in the epoll set belongs to; the upper byte of its tag.
+enum class EpollOwner : std::uint8_t {
+  none = 0,
+  listener = 1,
+  session_socket = 2,
+  session_doorbell = 3,
+  session_pidfd = 4,
+  engine = 5,
+  admin_listener = 6,
+  admin_socket = 7,
+  signals = 8,
+};
+constexpr std::uint64_t epoll_tag(EpollOwner owner, std::uint32_t value) {
+  return static_cast<std::uint64_t>(owner) << 56 | value;
+}
+
+struct SessionServerOptions {
+  std::string tenant;
+  std::uint32_t sessions_max = 64;
+  std::int64_t attach_timeout_ms = 2000;  // from connect to attach
+};
+
+class SessionServer final : public CompletionSink {
+ public:
+  SessionServer(Epoll& epoll, UnixListener listener, const SessionServerOptions& options);
+  ~SessionServer() override;
+
+  // The engine is built with this object as its sink, so it comes later.
+  void bind(Engine& engine, const Uuid& daemon_instance);
+
+  // Events of the epoll set.
+  void on_listener(Instant now);
+  void on_socket(std::uint32_t number);
+  void on_pidfd(std::uint32_t number);
+
+  // Takes requests from every ring; true when there was any.
+  bool drain_rings();
+  // Publishes what was staged and wakes clients.
+  void publish();
+  // Ends, switches and removes sessions as far as they can go; true when something moved.
+  bool reap(Instant now);
+  // Serving has begun: clients that attached in hold attach again.
+  void end_holding();
+  // Refuses new operations and ends every session (stop of the daemon).
+  void end_all(Code code);
+
+  void mark_sleeping();
+  void mark_awake();
+  bool rings_have_news() const;
+
+  void complete(SessionId session, const CompletionEntry& entry,
+                std::span<const FrameRef> frames) override;
+
+  const std::vector<std::unique_ptr<Session>>& sessions() const { return sessions_; }
+  std::size_t open_count() const;
+  std::vector<SessionLine> list() const;
+
+ private:
+  // control.cpp
+  void dispatch(Session& session, const MessageHeader& header,
+                std::span<const std::uint8_t> body, std::vector<UniqueFd>& fds);
+  void register_region(Session& session, const MessageHeader& header,
+                       std::span<const std::uint8_t> body, std::vector<UniqueFd>& fds);
+  void unregister_region(Session& session, const MessageHeader& header,
+                         std::span<const std::uint8_t> body);
+  void start_switch(Session& session, const MessageHeader& header,
+                    std::span<const std::uint8_t> body);
+  void finish_switch(Session& session);
+  void reply_stats(Session& session, const MessageHeader& header);
+  void reply(Session& session, const MessageHeader& request, const Result<void>& outcome);
+  void send(Session& session, MessageHeader header, std::span<const std::uint8_t> body,
+            std::span<const int> fds);
+
+  // attach.cpp
+  void attach(Session& session, const MessageHeader& header, std::span<const std::uint8_t> body,
+              std::vector<UniqueFd>& fds);
+  Result<void> try_attach(Session& session, std::span<const std::uint8_t> body,
+                          std::vector<UniqueFd>& fds);
+  Result<void> adopt_pidfd(Session& session, UniqueFd passed);
+  Result<void> watch_doorbell(Session& session);
+  Result<void> supersede(const Session& newer);
+  Result<void> reply_attached(Session& session, const MessageHeader& header);
+  Result<void> reply_holding(Session& session, const MessageHeader& header,
+                             const SpaceDescriptor& descriptor);
+  void send_arenas(Session& session, const MessageHeader& header);
+  void fill_reply(const Session& session, AttachReply& reply) const;
+
+  // reaper.cpp
+  void end(Session& session, Code code, const std::string& reason);
+  bool reap_one(Session& session, Instant now);
+  void unmap(Session& session);
+  void remove(std::uint32_t number);
+
+  // session_server.cpp
+  void accept_one(UniqueFd socket, Instant now);
+  bool drain_ring(Session& session);
+  void take_request(Session& session, const RequestEntry& entry);
+  void answer(Session& session, const RequestEntry& entry, Code code);
+  void stage(Session& session, const CompletionEntry& entry);
+  Session* by_engine_id(SessionId id);
+
+  Epoll& epoll_;
+  UnixListener listener_;
+  SessionServerOptions options_;
+  Engine* engine_ = nullptr;
+  Uuid daemon_instance_{};
+  UniqueFd daemon_pidfd_;
+  std::vector<std::unique_ptr<Session>> sessions_;
+  std::vector<std::uint8_t> message_;
+  SpaceDescriptor attaching_;  // the descriptor of the attach being judged
+  std::uint16_t attaching_shards_ = 0;
+};
+
+}  // namespace hc

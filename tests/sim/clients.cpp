@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// clients: sessions and requests.
+#include "tests/sim/clients.h"
+
+#include <algorithm>
+
+namespace hc::sim {
+
+Clients::Clients(World& world) : world_(world) {
+  world_.copier.set_may_touch(
+      [this](const CopyRun& run, bool write) { return may_touch(run, write); });
+}
+
+bool Clients::may_touch(const CopyRun& run, bool write) const {
+  for (const SimSession& session : sessions_) {
+    std::uint32_t row = 0;
+    if (session.memory == nullptr ||
+        !session.memory->find_row(run.data, run.size_bytes, row)) {
+      continue;
+    }
+    const auto op = ops_.find(session.memory->owner(row));
+    return op != ops_.end() && op->second.verb() == (write ? Verb::load : Verb::store);
+  }
+  return false;
+}
+
+bool Clients::attach(std::uint32_t number, std::uint32_t version, std::uint16_t shard) {
+  const Scenario& scenario = world_.scenario;
+  SimSession& session = sessions_[number];
+  HC_CHECK(session.state == SimSession::State::closed);
+  const auto attached = world_.engine->attach(
+      {scenario.with_version(version), scenario.shards_on_node, shard});
+  world_.trace.add("attach", number, version, shard,
+                   attached ? 0 : static_cast<std::uint64_t>(attached.error().code));
+  if (!attached) {
+    return false;
+  }
+  session = SimSession{};
+  session.state = SimSession::State::open;
+  session.id = attached->session;
+  session.version = version;
+  session.shard = shard;
+  session.memory = std::make_unique<ClientMemory>(scenario.space, scenario.region_rows,
+                                                  world_.prng);
+  world_.core().sessions.find(session.id)->regions[0] = session.memory->engine_region();
+  return true;
+}
+
+void Clients::begin_close(std::uint32_t number) {
+  SimSession& session = sessions_[number];
+  world_.trace.add("close", number);
+  session.state = SimSession::State::closing;
+  session.quiet_by = world_.clock.time() + memory_bound_ns_;
+  world_.engine->end_service(session.id);
+}
+
+void Clients::begin_switch(std::uint32_t number, std::uint32_t version) {
+  SimSession& session = sessions_[number];
+  world_.trace.add("switch", number, version);
+  session.state = SimSession::State::switching;
+  session.next_version = version;
+  session.quiet_by = world_.clock.time() + memory_bound_ns_;
+  world_.engine->end_service(session.id);
+}
+
+void Clients::turn() {
+  for (SimSession& session : sessions_) {
+    const bool closing = session.state == SimSession::State::closing;
+    if (!closing && session.state != SimSession::State::switching) {
+      continue;
+    }
+    if (!world_.engine->is_quiet(session.id)) {
+      world_.laws.expect(world_.clock.time() <= session.quiet_by, 5,
+                         "an ended session does not get quiet");
+      continue;
+    }
+    world_.laws.expect(session.ops == 0, 4, "a quiet session has open operations");
+    const std::size_t leases = world_.engine->release_leases(session.id);
+    world_.laws.expect(leases == session.leases.size(), 5, "leases that the client never got");
+    session.leases.clear();
+    if (closing) {
+      world_.engine->close_session(session.id);
+      session = SimSession{};
+      continue;
+    }
+    const Scenario& scenario = world_.scenario;
+    const auto switched = world_.engine->switch_space(
+        session.id, scenario.with_version(session.next_version).weight_version);
+    world_.trace.add("switched", session.next_version, switched ? 1 : 0);
+    if (!switched) {
+      session.state = SimSession::State::closing;
+      continue;
+    }
+    session.version = session.next_version;
+    session.state = SimSession::State::open;
+  }
+}
+
+void Clients::daemon_died() {
+  ops_.clear();
+  for (SimSession& session : sessions_) {
+    session = SimSession{};
+  }
+}
+
+// The parts of this page that the session's rank has to do with.
+Clients::Parts Clients::parts_of_page(const SimSession& session, const SimOp& op,
+                                      std::uint32_t index) const {
+  const SpaceDescriptor& space = world_.scenario.space;
+  Parts out;
+  for (std::uint16_t kind = 0; kind < space.kinds.size(); ++kind) {
+    const bool wanted = op.entry.kind_mask == 0 || (op.entry.kind_mask >> kind & 1) != 0;
+    const bool mine = space.kinds[kind].placement != Placement::owned ||
+                      world_.scenario.universe.owner(op.pages[index]) == session.shard;
+    if (wanted && mine) {
+      out.push_back(part_index(space, kind, session.shard));
+    }
+  }
+  return out;
+}
+
+namespace {
+
+bool is_needed(const KindSpec& kind, std::uint32_t index, std::size_t pages) {
+  return kind.policy == HitPolicy::all_pages || index + kind.trailing_pages >= pages;
+}
+
+}  // namespace
+
+// Whether every needed part of the page is in L2 (or, unless `in_memory`, stored).
+bool Clients::page_is_there(const SimSession& session, const SimOp& op, std::uint32_t index,
+                            bool in_memory) {
+  Core& core = world_.core();
+  const auto space = core.sessions.find(session.id)->space;
+  const PageId page = core.catalog->find(space, world_.scenario.universe.hash(op.pages[index]));
+  for (const std::uint32_t at : parts_of_page(session, op, index)) {
+    const KindSpec& kind = world_.scenario.space.kinds[core.family().kind_of(at)];
+    if (!is_needed(kind, index, op.pages.size())) {
+      continue;
+    }
+    if (page == kNoPage) {
+      return false;
+    }
+    const Part& part = core.catalog->part(core.catalog->ref(page, at));
+    const bool stored = !in_memory && part.l3 >= L3State::written;
+    if (part.l2 != L2State::resident && !stored) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// A store's rows hold the content of its pages, a load's rows hold junk.
+void Clients::prepare_rows(SimSession& session, SimOp& op) {
+  std::vector<std::uint8_t> payload;
+  for (std::uint32_t i = 0; i < op.pages.size(); ++i) {
+    const std::uint32_t row = session.memory->take_row(op.serial);
+    op.rows.push_back(row);
+    if (op.verb() == Verb::load) {
+      session.memory->scribble(row, static_cast<std::uint8_t>(op.serial));
+      continue;
+    }
+    for (const std::uint32_t part : parts_of_page(session, op, i)) {
+      const PartSpec& spec = world_.core().family().parts[part];
+      payload.resize(world_.scenario.space.kinds[spec.kind].payload_bytes);
+      fill_content(world_.scenario.universe, world_.content_key(op.version, op.pages[i], part),
+                   payload);
+      session.memory->write(row, spec.kind, payload);
+    }
+  }
+}
+
+OpRequest Clients::make_request(const SimOp& op, bool metadata) const {
+  OpRequest request;
+  request.entry = op.entry;
+  for (std::uint32_t i = 0; i < op.pages.size(); ++i) {
+    PageEntry page{};
+    page.hash = world_.scenario.universe.hash(op.pages[i]);
+    page.row = op.rows.empty() ? 0 : op.rows[i];
+    page.owner = world_.scenario.universe.owner(op.pages[i]);
+    if (metadata) {
+      const auto bytes = content_metadata(world_.scenario.universe, op.pages[i]);
+      page.metadata_offset = static_cast<std::uint32_t>(request.metadata.size());
+      page.metadata_bytes = static_cast<std::uint16_t>(bytes.size());
+      request.metadata.insert(request.metadata.end(), bytes.begin(), bytes.end());
+    }
+    request.pages.push_back(page);
+  }
+  return request;
+}
+
+bool Clients::submit(std::uint32_t number, const Draft& draft) {
+  SimSession& session = sessions_[number];
+  const auto slot = static_cast<std::uint16_t>(
+      std::find(session.op_of_slot.begin(), session.op_of_slot.end(), 0U) -
+      session.op_of_slot.begin());
+  const bool needs_rows = draft.verb == Verb::store || draft.verb == Verb::load;
+  if (slot >= kOpSlotsPerSession ||
+      (needs_rows && session.memory->free_rows() < draft.pages.size())) {
+    return false;
+  }
+  SimOp op;
+  op.serial = next_serial_++;
+  op.session = number;
+  op.version = session.version;
+  op.pages = draft.pages;
+  op.entry.verb = static_cast<std::uint8_t>(draft.verb);
+  op.entry.flags = draft.flags;
+  op.entry.ack = static_cast<std::uint8_t>(draft.ack);
+  op.entry.kind_mask = draft.kind_mask;
+  op.entry.op_slot = slot;
+  op.entry.op_sequence = ++session.uses[slot];
+  op.entry.deadline_ms = draft.deadline_ms;
+  op.entry.page_count = static_cast<std::uint32_t>(draft.pages.size());
+  op.entry.lease = draft.lease;
+  op.entry.client_data = op.serial;
+  if (const auto target = ops_.find(draft.target); target != ops_.end()) {
+    op.entry.target_slot = target->second.entry.op_slot;
+    op.entry.target_sequence = target->second.entry.op_sequence;
+  }
+  op.deadline = world_.clock.time() + std::int64_t{draft.deadline_ms} * kNsPerMs;
+  if (needs_rows) {
+    prepare_rows(session, op);
+  }
+  before_submit(session, op);
+  world_.trace.add("submit", op.serial, op.entry.verb, number,
+                   draft.pages.empty() ? 0 : draft.pages.front());
+  const std::uint32_t serial = op.serial;
+  const OpRequest request = make_request(op, draft.metadata);
+  session.op_of_slot[slot] = serial;
+  ++session.ops;
+  ++world_.tally.operations;
+  ops_.emplace(serial, std::move(op));
+  world_.engine->submit(session.id, request);
+  after_submit(serial);
+  return true;
+}
+
+void Clients::before_submit(SimSession& session, SimOp& op) {
+  op.submitted = world_.model.next();
+  const bool reads = op.verb() == Verb::load || op.verb() == Verb::reload ||
+                     op.verb() == Verb::pin;
+  for (std::uint32_t i = 0; i < op.pages.size(); ++i) {
+    PageTruth& truth = world_.model.at(op.version, op.pages[i]);
+    if (op.verb() == Verb::store) {
+      truth.stored = op.submitted;
+    } else if (op.verb() == Verb::free_object) {
+      ++truth.frees_open;
+      truth.gone = op.submitted;
+    }
+    if (reads) {
+      op.there.push_back(page_is_there(session, op, i, op.verb() == Verb::pin));
+    }
+  }
+  if (op.verb() == Verb::free_object) {
+    note_wipes(session, op);
+  }
+  if (op.verb() == Verb::flush) {
+    LruList& unsettled = world_.core().catalog->unsettled();
+    for (std::uint32_t at = unsettled.oldest(); at != kNone32; at = unsettled.newer_than(at)) {
+      op.barrier = std::max(op.barrier, world_.core().catalog->part(PartRef{at}).barrier);
+    }
+  }
+}
+
+void Clients::note_wipes(const SimSession& session, SimOp& op) {
+  Core& core = world_.core();
+  for (const std::uint32_t number : op.pages) {
+    const PageHash hash = world_.scenario.universe.hash(number);
+    const PageId page = core.catalog->find(core.sessions.find(session.id)->space, hash);
+    for (std::uint32_t at = 0; page != kNoPage && at < core.catalog->parts_per_page(); ++at) {
+      const Part& part = core.catalog->part(core.catalog->ref(page, at));
+      if (part.slot != kNoSlot) {
+        const Slab& slab = *core.spaces->slab_of(at);
+        op.wipes.push_back({slab.file(), slab.slot_offset(part.slot), part.generation, hash});
+      }
+    }
+  }
+}
+
+void Clients::after_submit(std::uint32_t serial) {
+  const auto found = ops_.find(serial);
+  if (found == ops_.end()) {
+    return;
+  }
+  judge_touches(sessions_[found->second.session], found->second);
+}
+
+void Clients::give_memory_back(SimSession& session, SimOp& op) {
+  if (op.memory_back) {
+    return;
+  }
+  op.memory_back = true;
+  for (const std::uint32_t row : op.rows) {
+    world_.laws.expect(session.memory->guards_are_whole(row), 7,
+                       "bytes between the payloads were written");
+    session.memory->set_owner(row, 0);
+    session.memory->scribble(row, 0xEE);  // the client uses its memory for something else
+  }
+}
+
+void Clients::scribble_late(std::uint32_t number) {
+  SimSession& session = sessions_[number];
+  for (const auto& [serial, op] : ops_) {
+    if (op.session == number && op.late && op.verb() == Verb::store && !op.memory_back) {
+      for (const std::uint32_t row : op.rows) {
+        session.memory->scribble(row, 0xDD);
+      }
+    }
+  }
+}
+
+void Clients::end_op(SimSession& session, SimOp& op) {
+  give_memory_back(session, op);
+  session.op_of_slot[op.entry.op_slot] = 0;
+  --session.ops;
+  ops_.erase(op.serial);
+}
+
+void Clients::check_deadlines() {
+  const Instant now = world_.clock.time();
+  for (const auto& [serial, op] : ops_) {
+    if (op.deadline > now) {
+      continue;
+    }
+    world_.laws.expect(op.late, 4, "an operation is silent past its deadline");
+    world_.laws.expect(now - op.deadline <= memory_bound_ns_, 4,
+                       "a late operation does not end");
+  }
+}
+
+}  // namespace hc::sim

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// judge: every answer to a client, against what the model allows.
+#include <algorithm>
+#include <string>
+
+#include "tests/sim/clients.h"
+
+namespace hc::sim {
+
+namespace {
+
+std::string about(const char* what, const SimOp& op, std::uint32_t page) {
+  return std::string(what) + " (operation " + std::to_string(op.serial) + ", page " +
+         std::to_string(page) + " of version " + std::to_string(op.version) + ")";
+}
+
+bool is_needed(const KindSpec& kind, std::uint32_t index, std::size_t pages) {
+  return kind.policy == HitPolicy::all_pages || index + kind.trailing_pages >= pages;
+}
+
+}  // namespace
+
+void Clients::complete(SessionId id, const CompletionEntry& entry,
+                       std::span<const FrameRef> frames) {
+  world_.trace.add("complete", entry.client_data, entry.ack,
+                   static_cast<std::uint64_t>(entry.code),
+                   std::uint64_t{entry.terminal} << 32 | entry.page_count);
+  const auto found = ops_.find(static_cast<std::uint32_t>(entry.client_data));
+  if (found == ops_.end()) {
+    world_.laws.broken(4, "an answer to an operation that has ended");
+    return;
+  }
+  SimOp& op = found->second;
+  SimSession& session = sessions_[op.session];
+  world_.laws.expect(session.id == id && entry.op_slot == op.entry.op_slot &&
+                         entry.op_sequence == op.entry.op_sequence &&
+                         entry.verb == op.entry.verb,
+                     4, "an answer that names another operation");
+  if (entry.lease != 0) {
+    take_lease(session, op, entry, frames);
+  }
+  if (entry.terminal == 0) {
+    judge_progress(session, op, entry);
+    return;
+  }
+  judge_end(session, op, entry);
+  end_op(session, op);
+}
+
+void Clients::judge_progress(SimSession& session, SimOp& op, const CompletionEntry& entry) {
+  const auto ack = static_cast<Ack>(entry.ack);
+  if (ack == Ack::late) {
+    const bool names_memory = op.verb() == Verb::store || op.verb() == Verb::load;
+    world_.laws.expect(names_memory && !op.late, 4, "late twice, or of a verb without memory");
+    op.late = true;
+    ++world_.tally.late;
+    return;
+  }
+  const bool reports = op.verb() == Verb::store && (op.entry.flags & kFlagEveryAck) != 0;
+  world_.laws.expect(reports && ack > op.last_ack && ack < static_cast<Ack>(op.entry.ack), 4,
+                     "an acknowledgement that was not asked for, or twice");
+  op.last_ack = ack;
+  give_memory_back(session, op);
+}
+
+void Clients::judge_end(SimSession& session, SimOp& op, const CompletionEntry& entry) {
+  const auto code = static_cast<Code>(entry.code);
+  world_.tally.busy += code == Code::busy ? 1U : 0U;
+  if (code != Code::ok && code != Code::not_found) {
+    world_.laws.expect(entry.page_count == 0, 4, "a failed operation speaks of pages");
+  }
+  if (code == Code::timed_out) {
+    world_.laws.expect(world_.clock.time() >= op.deadline, 4, "timed out before its deadline");
+  }
+  switch (op.verb()) {
+    case Verb::store:
+      world_.laws.expect(code != Code::ok || entry.ack == op.entry.ack, 4,
+                         "a store ended with another acknowledgement");
+      world_.laws.expect(code != Code::not_found, 4, "a store misses");
+      session.stores = std::max(session.stores, entry.store_sequence);
+      return;
+    case Verb::load: judge_load(session, op, entry); return;
+    case Verb::reload:
+    case Verb::pin: judge_lease_verb(session, op, entry); return;
+    case Verb::release: {
+      const auto held = std::find_if(session.leases.begin(), session.leases.end(),
+                                     [&](const SimLease& lease) {
+                                       return lease.id == op.entry.lease;
+                                     });
+      const bool ours = held != session.leases.end();
+      const bool ran = code == Code::ok || code == Code::not_found;
+      world_.laws.expect(!ran || (code == Code::ok) == ours, 4, "release of a lease");
+      if (ours && code == Code::ok) {
+        session.leases.erase(held);
+      }
+      return;
+    }
+    case Verb::free_object: judge_free(op, code); return;
+    case Verb::flush: judge_flush(op, code); return;
+    case Verb::cancel:
+    case Verb::none: return;
+  }
+}
+
+void Clients::expect_hit(const SimOp& op, std::uint32_t index) {
+  if (!world_.model.may_be_hit(op.version, op.pages[index], op.submitted)) {
+    world_.laws.broken(1, about("a hit on a page that is not stored", op, op.pages[index]));
+  }
+}
+
+void Clients::judge_load(SimSession& session, SimOp& op, const CompletionEntry& entry) {
+  const auto code = static_cast<Code>(entry.code);
+  if (code != Code::ok && code != Code::not_found) {
+    return;
+  }
+  world_.tally.hits_l2 += entry.pages_from_l2;
+  world_.tally.hits_l3 += entry.pages_from_l3;
+  const auto asked = static_cast<std::uint32_t>(op.pages.size());
+  const bool prefix_is_enough = (op.entry.flags & kFlagMaxPrefix) != 0;
+  world_.laws.expect(entry.page_count <= asked, 1, "a load speaks of more pages than asked for");
+  world_.laws.expect((code == Code::ok) ==
+                         (entry.page_count == asked || (prefix_is_enough && entry.page_count > 0)),
+                     1, "code and count of a load disagree");
+  std::vector<std::uint8_t> payload;
+  for (std::uint32_t i = 0; i < entry.page_count; ++i) {
+    bool any = false;
+    for (const std::uint32_t part : parts_of_page(session, op, i)) {
+      const std::uint16_t kind = world_.core().family().kind_of(part);
+      if (!is_needed(world_.scenario.space.kinds[kind], i, asked)) {
+        continue;
+      }
+      any = true;
+      payload.resize(world_.core().family().payload_bytes(part));
+      fill_content(world_.scenario.universe, world_.content_key(op.version, op.pages[i], part),
+                   payload);
+      if (!session.memory->equals(op.rows[i], kind, payload)) {
+        world_.laws.broken(1, about("a load copied wrong bytes", op, op.pages[i]));
+      }
+    }
+    if (any) {
+      expect_hit(op, i);
+    }
+  }
+  if (entry.page_count < asked) {
+    ++world_.tally.misses;
+    judge_miss(session, op, entry.page_count);
+  }
+}
+
+// A page that was there at the submission, and is there now, was not missed.
+void Clients::judge_miss(SimSession& session, const SimOp& op, std::uint32_t index) {
+  const bool there = op.there[index] && page_is_there(session, op, index, false);
+  const PageTruth& truth = world_.model.at(op.version, op.pages[index]);
+  if (there && truth.stored < op.submitted && truth.gone < op.submitted) {
+    world_.laws.broken(2, about("a miss on a page that is there", op, op.pages[index]));
+  }
+}
+
+void Clients::judge_lease_verb(SimSession& session, SimOp& op, const CompletionEntry& entry) {
+  const auto code = static_cast<Code>(entry.code);
+  const bool all_there = std::all_of(op.there.begin(), op.there.end(), [](bool is) { return is; });
+  world_.tally.misses += code == Code::not_found ? 1U : 0U;
+  if (op.verb() == Verb::pin) {
+    world_.laws.expect(code != Code::ok || all_there, 1, "a pin of pages that are not resident");
+    world_.laws.expect(code != Code::not_found || !all_there, 2, "a pin misses resident pages");
+  }
+  if (code == Code::ok) {
+    world_.laws.expect(op.lease_known, 4, "no lease");
+    for (std::uint32_t i = 0; i < op.pages.size(); ++i) {
+      if (!parts_of_page(session, op, i).empty()) {
+        expect_hit(op, i);
+      }
+    }
+  } else if (code == Code::not_found && all_there && op.verb() == Verb::reload) {
+    bool still = true;
+    for (std::uint32_t i = 0; i < op.pages.size(); ++i) {
+      const PageTruth& truth = world_.model.at(op.version, op.pages[i]);
+      still = still && truth.stored < op.submitted && truth.gone < op.submitted &&
+              page_is_there(session, op, i, false);
+    }
+    world_.laws.expect(!still, 2, "a reload misses pages that are there");
+  }
+}
+
+void Clients::judge_free(SimOp& op, Code code) {
+  const bool refused = world_.clock.time() < op.deadline &&
+                       (code == Code::busy || code == Code::cancelled) && op.last_ack == Ack::none;
+  for (const std::uint32_t number : op.pages) {
+    PageTruth& truth = world_.model.at(op.version, number);
+    --truth.frees_open;
+    if (code == Code::ok) {
+      truth.gone_for_good = std::max(truth.gone_for_good, op.submitted);
+    } else if (refused && truth.gone == op.submitted) {
+      // It may have been refused before it began: then nothing was forgotten.
+      truth.gone = std::min(truth.gone, std::max(truth.gone_for_good, truth.gone_before));
+    }
+  }
+  if (code != Code::ok) {
+    return;
+  }
+  for (const WipePlace& place : op.wipes) {
+    const bool others = std::any_of(op.pages.begin(), op.pages.end(), [&](std::uint32_t number) {
+      return world_.model.at(op.version, number).frees_open > 0;
+    });
+    BlockBytes block{};
+    BlobHeader header{};
+    world_.disk.read_durable(place.file, place.offset_bytes, block);
+    std::memcpy(&header, block.data(), sizeof header);
+    const bool back = header.magic == kBlobMagic && header.page_hash == place.page &&
+                      header.generation == place.generation.value;
+    const SimFile* file = world_.disk.file(place.file);
+    const auto at = static_cast<std::size_t>(place.offset_bytes / kBlockBytes);
+    world_.laws.expect(!back || others || file->damaged(at, 1) || file->flush_lost(at), 2,
+                       "free_object is acknowledged and a header is still on the disk");
+  }
+}
+
+void Clients::judge_flush(const SimOp& op, Code code) {
+  LruList& unsettled = world_.core().catalog->unsettled();
+  if (code == Code::ok && !unsettled.empty()) {
+    const Part& oldest = world_.core().catalog->part(PartRef{unsettled.oldest()});
+    world_.laws.expect(oldest.barrier > op.barrier, 2, "a flush ended before an earlier store");
+  }
+}
+
+// One clock for the node, the tail of an operation's pages older than its head.
+void Clients::judge_touches(SimSession& session, const SimOp& op) {
+  const bool touches = op.verb() == Verb::store || op.verb() == Verb::load ||
+                       op.verb() == Verb::reload;
+  if (!touches) {
+    return;
+  }
+  Catalog& catalog = *world_.core().catalog;
+  const SpaceNo space = world_.core().sessions.find(session.id)->space;
+  std::uint64_t newer = UINT64_MAX;
+  std::uint32_t last = world_.scenario.universe.pages();
+  for (std::uint32_t i = 0; i < op.pages.size(); ++i) {
+    const PageId page = catalog.find(space, world_.scenario.universe.hash(op.pages[i]));
+    const bool again = std::count(op.pages.begin(), op.pages.end(), op.pages[i]) > 1;
+    if (page == kNoPage || again) {
+      continue;
+    }
+    world_.laws.expect(catalog.page(page).last_access < newer, 2,
+                       "the tail of a prefix is not older than its head");
+    newer = catalog.page(page).last_access;
+    last = op.pages[i];
+  }
+  (void)last;
+}
+
+void Clients::take_lease(SimSession& session, SimOp& op, const CompletionEntry& entry,
+                         std::span<const FrameRef> frames) {
+  const bool may = op.verb() == Verb::reload || op.verb() == Verb::pin ||
+                   (op.verb() == Verb::store && (op.entry.flags & kFlagKeepLease) != 0);
+  world_.laws.expect(may && !op.lease_known, 4, "a lease that was not asked for, or twice");
+  op.lease_known = true;
+  SimLease lease{entry.lease, op.version, {}};
+  world_.laws.expect(frames.size() == op.pages.size() * kKindsMax, 4, "frames of a lease");
+  for (std::uint32_t i = 0; i < op.pages.size(); ++i) {
+    const bool forgotten = world_.model.at(op.version, op.pages[i]).gone > op.submitted;
+    for (const std::uint32_t part : parts_of_page(session, op, i)) {
+      const std::uint16_t kind = world_.core().family().kind_of(part);
+      const FrameRef& ref = frames[i * kKindsMax + kind];
+      const bool needed = op.verb() == Verb::store ||
+                          is_needed(world_.scenario.space.kinds[kind], i, op.pages.size());
+      world_.laws.expect(ref.frame != kNone32 || forgotten || !needed, 1,
+                         "a lease without the frame of a page");
+      if (ref.frame != kNone32) {
+        lease.frames.push_back({op.pages[i], part, ref});
+      }
+    }
+  }
+  check_lease(session, lease);
+  session.leases.push_back(std::move(lease));
+}
+
+void Clients::check_lease(const SimSession& session, const SimLease& lease) {
+  (void)session;
+  Core& core = world_.core();
+  for (const HeldFrame& held : lease.frames) {
+    const std::uint16_t kind = core.family().kind_of(held.part);
+    FramePool& frames = core.family().frames[kind];
+    const FrameId frame{held.ref.frame};
+    const bool same = frames.generation(frame) == held.ref.generation &&
+                      generation_is_whole(held.ref.generation);
+    world_.laws.expect(same, 1, "a leased frame changed");
+    const std::span<const std::uint8_t> bytes{frames.payload(frame),
+                                              core.family().payload_bytes(held.part)};
+    world_.laws.expect(has_content(world_.scenario.universe,
+                                   world_.content_key(lease.version, held.page, held.part), bytes),
+                       1, "a lease shows wrong bytes");
+    std::span<const std::uint8_t> metadata;
+    const auto wanted = content_metadata(world_.scenario.universe, held.page);
+    const BlobVerdict verdict = read_metadata({frames.header(frame), kBlockBytes}, metadata);
+    const bool right = metadata.empty() || std::equal(metadata.begin(), metadata.end(),
+                                                      wanted.begin(), wanted.end());
+    world_.laws.expect(verdict == BlobVerdict::good && right, 1, "metadata of a leased page");
+  }
+}
+
+}  // namespace hc::sim

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// sim_disk: a virtual disk. Writes land in a volatile cache at their completion, in any order; a
+// sync makes durable what had completed when it was submitted; a crash keeps, drops or tears what
+// was not synced. Faults follow the plan.
+//
+// Held as laws here: a buffer in flight is not changed; a read never overlaps a write in flight;
+// nothing is asked outside of a file.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/os/disk.h"
+#include "tests/sim/fault_plan.h"
+#include "tests/sim/sim_clock.h"
+#include "tests/sim/sim_file.h"
+#include "tests/sim/trace.h"
+
+namespace hc::sim {
+
+enum class Crash : std::uint8_t {
+  process,  // the kernel lives: what was written stays, what was in flight may land
+  power,    // what was not synced is up to chance
+};
+
+struct DiskRead {
+  FileId file{};
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t size_bytes = 0;
+};
+
+class SimDisk final : public Disk {
+ public:
+  SimDisk(SimClock& clock, Trace& trace, Laws& laws, Prng prng);
+
+  Result<FileId> open(const FileSpec& spec) override;
+  Result<void> close(FileId file) override;
+  Result<void> remove(const std::string& name) override;
+  Result<std::vector<FileInfo>> list() override;
+  std::uint64_t size_bytes(FileId file) const override;
+  Result<void> read_now(FileId file, std::uint64_t offset_bytes,
+                        std::span<std::uint8_t> out) override;
+  Result<void> write_now(FileId file, std::uint64_t offset_bytes,
+                         std::span<const std::uint8_t> bytes) override;
+  Code submit(const DiskRequest& request) override;
+  void poll(std::vector<DiskCompletion>& out) override;
+  void wait() override;
+  std::uint32_t in_flight() const override { return static_cast<std::uint32_t>(pending_.size()); }
+
+  // The other side of the seam.
+  void set_plan(const FaultPlan& plan) { plan_ = plan; }
+  Instant next_due() const;
+  // The process is gone: nothing is in flight, nothing is open.
+  void crash(Crash how);
+  // The power goes at the n-th blocking write from now on (0: not).
+  void cut_power_at_write(std::uint32_t n) { writes_to_cut_ = n; }
+  bool power_is_cut() const { return cut_; }
+
+  bool damaged(FileId file, std::uint64_t offset_bytes, std::uint64_t size_bytes) const;
+  bool synced(FileId file, std::uint64_t offset_bytes, std::uint64_t size_bytes) const;
+  void read_durable(FileId file, std::uint64_t offset_bytes, std::span<std::uint8_t> out) const;
+  SimFile* file(FileId id) const { return open_[id.value]; }
+  SimFile* file_named(const std::string& name);
+
+  // Since the last call.
+  std::vector<DiskRead> take_reads();
+  std::uint64_t submitted() const { return submitted_; }
+  std::uint64_t bytes_read() const { return bytes_read_; }
+  std::uint64_t faults() const { return faults_; }
+  // Tests: every read from here on takes this long (0: as the plan says).
+  void set_read_delay(std::int64_t delay_ns) { read_delay_ns_ = delay_ns; }
+
+ private:
+  struct Pending {
+    DiskRequest request;
+    Instant due{};
+    std::uint64_t order = 0;
+    std::uint64_t covers = 0;             // sync: versions up to this one
+    std::vector<std::uint8_t> snapshot;   // write: the bytes at submission
+  };
+
+  void check(const DiskRequest& request);
+  std::int64_t draw_delay(DiskOp op);
+  DiskCompletion complete(Pending& pending);
+  Code complete_write(Pending& pending);
+  Code complete_read(const DiskRequest& request);
+  Code complete_sync(const Pending& pending);
+  void land(SimFile& file, std::uint64_t offset_bytes, std::span<const std::uint8_t> bytes,
+            bool whole);
+  void misdirect(const DiskRequest& request, std::span<const std::uint8_t> bytes);
+  void mark(SimFile& file, std::uint64_t offset_bytes, std::uint64_t size_bytes);
+  Code fault(const char* name, Code code);
+
+  SimClock& clock_;
+  Trace& trace_;
+  Laws& laws_;
+  Prng prng_;
+  FaultPlan plan_;
+  std::map<std::string, std::unique_ptr<SimFile>> files_;
+  std::vector<SimFile*> open_;            // by FileId; null: closed
+  std::vector<Pending> pending_;
+  std::vector<DiskRead> reads_;
+  std::uint64_t next_order_ = 0;
+  std::uint64_t sequence_ = 0;            // of landed writes
+  std::uint64_t submitted_ = 0;
+  std::uint64_t bytes_read_ = 0;
+  std::uint64_t faults_ = 0;
+  std::int64_t read_delay_ns_ = 0;
+  std::uint32_t writes_to_cut_ = 0;
+  bool cut_ = false;
+};
+
+}  // namespace hc::sim

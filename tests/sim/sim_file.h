@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// sim_file: one file of the virtual disk as 4 KiB blocks, each with its durable content and the
+// versions that were written since the last sync.
+//
+// `damaged` marks a block whose content is not what its writer meant, until it is written anew:
+// that is what may excuse the loss of a blob.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "proto/limits.h"
+#include "tests/sim/prng.h"
+
+namespace hc::sim {
+
+using BlockBytes = std::array<std::uint8_t, kBlockBytes>;
+
+class SimFile {
+ public:
+  SimFile(std::string name, std::uint64_t size_bytes) : name_(std::move(name)) {
+    grow(size_bytes);
+  }
+
+  const std::string& name() const { return name_; }
+  bool is_slab() const { return name_.rfind("slab-", 0) == 0; }
+  std::uint64_t size_bytes() const { return blocks_.size() * std::uint64_t{kBlockBytes}; }
+  std::size_t block_count() const { return blocks_.size(); }
+  void grow(std::uint64_t size_bytes) { blocks_.resize((size_bytes + kBlockBytes - 1) / kBlockBytes); }
+
+  // A new version on top. `sequence` orders versions against syncs.
+  void put(std::size_t block, std::span<const std::uint8_t> bytes, std::uint64_t sequence);
+  // Straight to the medium, for blocking writes.
+  void put_durable(std::size_t block, std::span<const std::uint8_t> bytes);
+  void get(std::size_t block, std::span<std::uint8_t> out) const;
+  void get_durable(std::size_t block, std::span<std::uint8_t> out) const;
+  void flip_bit(std::size_t block, std::uint32_t bit);
+
+  // Versions up to `sequence` reach the medium.
+  void sync(std::uint64_t sequence);
+  // A flush that failed: some of what it should have covered is gone, and nobody will say so.
+  void fail_sync(std::uint64_t sequence, Prng& prng);
+  // Power loss: each block on its own keeps an old content, one of its versions, or a mixture.
+  void lose_power(Prng& prng);
+
+  void set_damaged(std::size_t block, bool damaged) { blocks_[block].damaged = damaged; }
+  bool damaged(std::size_t first, std::size_t count) const;
+  bool synced(std::size_t first, std::size_t count) const;
+  // A failed flush dropped what was written here last.
+  bool flush_lost(std::size_t block) const { return blocks_[block].flush_lost; }
+
+ private:
+  struct Version {
+    std::uint64_t sequence = 0;
+    std::unique_ptr<BlockBytes> bytes;
+  };
+  struct Block {
+    std::unique_ptr<BlockBytes> durable;  // null: zeros
+    std::vector<Version> versions;        // oldest first
+    bool damaged = false;
+    bool flush_lost = false;
+  };
+  const BlockBytes* choose(const Block& block, Prng& prng) const;
+
+  std::string name_;
+  std::vector<Block> blocks_;
+};
+
+}  // namespace hc::sim

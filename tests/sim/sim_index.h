@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// sim_index: a virtual index. A batch takes effect at its completion; a crash meanwhile leaves the
+// transaction before it or after it, never a mixture. Rows can rot and commits can fail, by plan.
+//
+// Held as a law here: a row is put only when every block of its slots has been flushed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "daemon/index/index.h"
+#include "tests/sim/fault_plan.h"
+#include "tests/sim/sim_clock.h"
+#include "tests/sim/trace.h"
+
+namespace hc::sim {
+
+class SimIndex final : public Index {
+ public:
+  SimIndex(SimClock& clock, Trace& trace, Laws& laws, Prng prng);
+
+  Result<void> open(const IndexIdentity& identity) override;
+  Result<void> visit(const IndexVisitor& visitor) override;
+  Result<void> reset(const IndexIdentity& identity) override;
+  void commit(IndexBatch batch) override;
+  std::optional<Result<void>> poll() override;
+  void wait() override;
+
+  // The other side of the seam.
+  void set_plan(const FaultPlan& plan) { plan_ = plan; }
+  Instant next_due() const { return batch_ ? due_ : SimClock::kNever; }
+  void crash();
+  // Asked about every part of every row of a batch that begins.
+  void set_watcher(std::function<void(const IndexRow&)> watcher) { watcher_ = std::move(watcher); }
+
+  bool dead() const { return dead_; }
+  std::uint64_t commits() const { return commits_; }
+  // The committed row, whether or not it verifies.
+  const IndexRow* row(SpaceNo space, const PageHash& page) const;
+  bool row_damaged(SpaceNo space, const PageHash& page) const;
+  // A committed row that verifies and names this slot.
+  bool names(std::uint16_t kind, std::uint16_t shard, std::uint32_t slot) const;
+  const std::map<std::pair<std::uint32_t, PageHash>, IndexRow>& rows() const { return rows_; }
+  void damage_rows();
+
+ private:
+  using Key = std::pair<std::uint32_t, PageHash>;
+  void apply(const IndexBatch& batch);
+  void clear(const IndexIdentity& identity);
+  Result<void> draw_outcome();
+
+  SimClock& clock_;
+  Trace& trace_;
+  Laws& laws_;
+  Prng prng_;
+  FaultPlan plan_;
+  std::function<void(const IndexRow&)> watcher_;
+  std::optional<IndexIdentity> identity_;
+  std::map<std::uint32_t, IndexSpace> spaces_;
+  std::map<Key, IndexRow> rows_;
+  std::map<Key, bool> damaged_;
+  std::optional<IndexBatch> batch_;
+  Instant due_{};
+  std::uint64_t commits_ = 0;
+  bool dead_ = false;
+};
+
+}  // namespace hc::sim

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// walk: law 3 and law 5 over everything the engine has.
+#include <algorithm>
+#include <map>
+
+#include "shm/status_table_reader.h"
+#include "tests/sim/watch.h"
+
+namespace hc::sim {
+
+void Watch::walk(bool at_rest) {
+  if (!world_.has_catalog()) {
+    return;
+  }
+  walk_frames(at_rest);
+  walk_slots();
+  walk_pages(at_rest);
+  walk_status();
+}
+
+void Watch::walk_frames(bool at_rest) {
+  Core& core = world_.core();
+  Catalog& catalog = *core.catalog;
+  std::vector<FramePool>& pools = core.family().frames;
+  for (std::uint16_t kind = 0; kind < pools.size(); ++kind) {
+    std::vector<std::uint32_t> owners(pools[kind].frame_count(), 0);
+    std::uint32_t owned = 0;
+    for (std::uint32_t ref = 0; ref < catalog.pages_max() * catalog.parts_per_page(); ++ref) {
+      const Part& part = catalog.part(PartRef{ref});
+      if (core.family().kind_of(catalog.part_of(PartRef{ref})) != kind) {
+        continue;
+      }
+      const bool has = part.l2 != L2State::absent;
+      world_.laws.expect(has == (part.frame != kNoFrame), 3, "a frame without a state");
+      world_.laws.expect(!at_rest || part.l2 != L2State::filling, 5, "a frame is filled at rest");
+      if (has) {
+        ++owned;
+        ++owners[part.frame.value];
+        world_.laws.expect(pools[kind].is_published(part.frame) ==
+                               (part.l2 == L2State::resident),
+                           3, "a resident frame is not published, or a filling one is");
+      }
+    }
+    const bool once = std::all_of(owners.begin(), owners.end(),
+                                  [](std::uint32_t count) { return count <= 1; });
+    world_.laws.expect(once, 3, "a frame has two owners");
+    world_.laws.expect(owned + pools[kind].free_count() == pools[kind].frame_count(), 3,
+                       "a frame is lost");
+  }
+}
+
+void Watch::walk_slots() {
+  Core& core = world_.core();
+  Catalog& catalog = *core.catalog;
+  std::vector<std::vector<std::uint32_t>> owners(core.spaces->slabs().count());
+  for (std::uint16_t id = 0; id < owners.size(); ++id) {
+    owners[id].resize(core.spaces->slabs().slab(SlabId{id}).slot_count());
+  }
+  for (std::uint32_t at = 0; at < catalog.pages_max() * catalog.parts_per_page(); ++at) {
+    const PartRef ref{at};
+    const Part& part = catalog.part(ref);
+    const bool has = part.l3 >= L3State::writing;
+    world_.laws.expect(has == (part.slot != kNoSlot), 3, "a slot without a state");
+    if (!has) {
+      continue;
+    }
+    const SlabId slab_id = *core.family().slabs[catalog.part_of(ref)];
+    const Slab& slab = core.spaces->slabs().slab(slab_id);
+    const Page& page = catalog.page(catalog.page_of(ref));
+    ++owners[slab_id.value][part.slot.value];
+    const SlotState wanted = part.l3 == L3State::writing   ? SlotState::writing
+                             : part.l3 == L3State::written ? SlotState::written
+                                                           : SlotState::committed;
+    world_.laws.expect(slab.state(part.slot) == wanted, 3, "slot and part disagree");
+    world_.laws.expect(slab.generation(part.slot) == part.generation, 3,
+                       "slot and part have different generations");
+    const bool listed = core.slot_order.order(slab_id).contains(part.slot.value);
+    world_.laws.expect(listed == (part.l3 >= L3State::written && !page.doomed), 3,
+                       "a stored part is not in the order of eviction");
+  }
+  for (std::uint16_t id = 0; id < owners.size(); ++id) {
+    const Slab& slab = core.spaces->slabs().slab(SlabId{id});
+    std::array<std::uint32_t, kSlotStates> states{};
+    for (std::uint32_t slot = 0; slot < slab.slot_count(); ++slot) {
+      const auto state = static_cast<std::size_t>(slab.state(SlotId{slot}));
+      ++states[state];
+      const bool live = state >= static_cast<std::size_t>(SlotState::writing) &&
+                        state <= static_cast<std::size_t>(SlotState::committed);
+      world_.laws.expect(owners[id][slot] == (live ? 1U : 0U), 3,
+                         "a live slot has no owner or two, or a dead one has an owner");
+    }
+    world_.laws.expect(states[0] == slab.free_count(), 3, "the pool's free slots are not free");
+    // The order of eviction is the order of last access.
+    LruList& order = core.slot_order.order(SlabId{id});
+    std::uint64_t newer = UINT64_MAX;
+    for (std::uint32_t slot = order.newest(); slot != kNone32; slot = order.older_than(slot)) {
+      const PageId page = catalog.page_of(core.slot_order.owner(SlabId{id}, slot));
+      world_.laws.expect(catalog.page(page).last_access <= newer, 3,
+                         "the order of eviction is not the order of last access");
+      newer = catalog.page(page).last_access;
+    }
+  }
+}
+
+void Watch::walk_pages(bool at_rest) {
+  Core& core = world_.core();
+  Catalog& catalog = *core.catalog;
+  std::map<std::uint32_t, std::uint32_t> holds;
+  std::uint32_t nodes = 0;
+  for (const SessionId session : core.sessions.all()) {
+    for (const LeaseId lease : core.leases.leases_of(session)) {
+      for (const PageId page : core.leases.pages(lease)) {
+        ++holds[page.value];
+        ++nodes;
+      }
+    }
+  }
+  world_.laws.expect(nodes == core.leases.nodes_used(), 5, "a lease of nobody");
+  for (const std::uint32_t op : core.ops.active()) {
+    for (const PageId page : core.ops.op(op).held) {
+      ++holds[page.value];
+    }
+    for (const std::uint32_t item : core.ops.op(op).items) {
+      if (core.ops.item(item).holds_page) {
+        ++holds[catalog.page_of(core.ops.item(item).part).value];
+      }
+    }
+  }
+  std::uint32_t in_use = 0;
+  for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
+    const Page& page = catalog.page(PageId{id});
+    in_use += page.in_use ? 1U : 0U;
+    const auto held = holds.find(id);
+    world_.laws.expect(page.holds == (held == holds.end() ? 0 : held->second), 3,
+                       "the holds of a page are not its leases and operations");
+    const bool empty = page.in_use && page.holds == 0 && page.busy == 0 &&
+                       !catalog.has_any_part(PageId{id});
+    world_.laws.expect(!empty, 3, "a page of nothing is kept");
+    const bool evictable = page.in_use && !page.doomed && page.holds == 0 && page.busy == 0 &&
+                           catalog.has_resident_part(PageId{id});
+    world_.laws.expect(catalog.l2_order().contains(id) == evictable, 3,
+                       "the L2 order does not follow the state of a page");
+    world_.laws.expect(!at_rest || page.busy == 0, 5, "a page is busy at rest");
+    world_.laws.expect(!at_rest || !page.doomed || page.holds > 0, 5,
+                       "a forgotten page is kept at rest");
+  }
+  world_.laws.expect(in_use + catalog.pages_free() == catalog.pages_max(), 3, "a page is lost");
+  if (at_rest) {
+    world_.laws.expect(core.ops.active().empty(), 5, "an operation is open at rest");
+    world_.laws.expect(core.ops.items_free() == core.ops.items_max(), 5, "an item is lost");
+    world_.laws.expect(catalog.unsettled().empty(), 5, "a part is unsettled at rest");
+  }
+}
+
+// The status table says of every page what the catalog says.
+void Watch::walk_status() {
+  Core& core = world_.core();
+  Catalog& catalog = *core.catalog;
+  for (Space* space : core.spaces->all()) {
+    auto fd = space->status->readonly_fd();
+    world_.laws.expect(fd.has_value(), 0, "no descriptor of the status table");
+    auto reader = StatusTableReader::attach(std::move(*fd), space->status->size_bytes());
+    world_.laws.expect(reader.has_value(), 0, "the status table can't be read");
+    std::uint64_t linked = 0;
+    for (std::uint32_t number = 0; number < world_.scenario.universe.pages(); ++number) {
+      const PageHash hash = world_.scenario.universe.hash(number);
+      const PageStatus told = reader->lookup(hash).value_or(PageStatus{});
+      const PageId page = catalog.find(space->number, hash);
+      PageStatus wanted;
+      for (std::uint32_t at = 0; page != kNoPage && at < catalog.parts_per_page(); ++at) {
+        const Part& part = catalog.part(catalog.ref(page, at));
+        const std::uint64_t bit = std::uint64_t{1} << at;
+        wanted.resident |= part.l2 == L2State::resident ? bit : 0;
+        wanted.stored |= part.l3 >= L3State::written ? bit : 0;
+        wanted.durable |= part.l3 == L3State::durable ? bit : 0;
+      }
+      linked += page != kNoPage ? 1U : 0U;
+      world_.laws.expect(told.resident == wanted.resident && told.stored == wanted.stored &&
+                             told.durable == wanted.durable,
+                         3, "the status table does not say what is there");
+    }
+    world_.laws.expect(space->pages == linked, 3, "the count of a space's pages is wrong");
+  }
+}
+
+}  // namespace hc::sim

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// watch: what changed between two looks, and whether it was allowed to.
+#include "tests/sim/watch.h"
+
+#include <algorithm>
+
+namespace hc::sim {
+
+namespace {
+
+// More new pages than this in one operation are not drawn, so a catalog with more free records was
+// not full.
+constexpr std::uint32_t kNewPagesMax = 16;
+
+std::string name_of(const char* what, std::uint64_t a, std::uint64_t b, std::uint64_t c) {
+  return std::string(what) + " (" + std::to_string(a) + ", " + std::to_string(b) + ", " +
+         std::to_string(c) + ")";
+}
+
+}  // namespace
+
+void Watch::observe() {
+  check_reads();
+  if (!world_.has_catalog()) {
+    pages_.clear();
+    parts_.clear();
+    slots_.clear();
+  } else {
+    Catalog& catalog = *world_.core().catalog;
+    if (pages_.size() == catalog.pages_max()) {
+      check_slots();
+      for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
+        check_page(PageId{id});
+      }
+    }
+    take_snapshot();
+  }
+  sequence_ = world_.model.now();
+  faults_ = world_.disk.faults();
+}
+
+void Watch::take_snapshot() {
+  Core& core = world_.core();
+  Catalog& catalog = *core.catalog;
+  const std::uint32_t per_page = catalog.parts_per_page();
+  pages_.resize(catalog.pages_max());
+  parts_.resize(std::size_t{catalog.pages_max()} * per_page);
+  for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
+    const Page& page = catalog.page(PageId{id});
+    pages_[id] = {page.hash, page.space, page.last_access, page.in_use && !page.doomed,
+                  page.holds == 0 && page.busy == 0};
+    for (std::uint32_t at = 0; at < per_page; ++at) {
+      const Part& part = catalog.part(catalog.ref(PageId{id}, at));
+      parts_[std::size_t{id} * per_page + at] = {part.slot, part.l3};
+    }
+  }
+  SlabSet& slabs = core.spaces->slabs();
+  slots_.resize(slabs.count());
+  for (std::uint16_t id = 0; id < slabs.count(); ++id) {
+    const Slab& slab = slabs.slab(SlabId{id});
+    slots_[id].resize(slab.slot_count());
+    for (std::uint32_t slot = 0; slot < slab.slot_count(); ++slot) {
+      slots_[id][slot] = {slab.state(SlotId{slot}), slab.generation(SlotId{slot})};
+    }
+  }
+  pages_free_ = catalog.pages_free();
+  evictions_ = core.counters.pages_evicted_l3;
+}
+
+// A slot that was handed out since the last look.
+void Watch::check_slots() {
+  SlabSet& slabs = world_.core().spaces->slabs();
+  for (std::uint16_t id = 0; id < slabs.count() && id < slots_.size(); ++id) {
+    const Slab& slab = slabs.slab(SlabId{id});
+    for (std::uint32_t slot = 0; slot < slab.slot_count(); ++slot) {
+      const bool taken = slab.state(SlotId{slot}) == SlotState::writing &&
+                         slab.generation(SlotId{slot}) != slots_[id][slot].generation;
+      if (taken && world_.index.names(slab.header().kind, slab.header().shard, slot)) {
+        world_.laws.broken(3, name_of("a slot is written that a committed row names: kind, "
+                                      "shard, slot",
+                                      slab.header().kind, slab.header().shard, slot));
+      }
+    }
+  }
+}
+
+void Watch::check_page(PageId id) {
+  const SeenPage& seen = pages_[id.value];
+  if (!seen.linked) {
+    return;
+  }
+  Catalog& catalog = *world_.core().catalog;
+  const Page& page = catalog.page(id);
+  const bool gone = !page.in_use || page.doomed || page.hash != seen.hash ||
+                    page.space != seen.space;
+  const std::uint32_t per_page = catalog.parts_per_page();
+  for (std::uint32_t at = 0; at < per_page; ++at) {
+    const SeenPart& part = parts_[std::size_t{id.value} * per_page + at];
+    const Part& now = catalog.part(catalog.ref(id, at));
+    const bool lost = gone || now.l3 < L3State::written || now.slot != part.slot;
+    if (part.l3 >= L3State::written && lost) {
+      check_lost_part(id, at, gone);
+    }
+  }
+}
+
+void Watch::check_lost_part(PageId id, std::uint32_t part, bool page_gone) {
+  const SeenPage& seen = pages_[id.value];
+  Core& core = world_.core();
+  const SeenPart& was = parts_[std::size_t{id.value} * core.catalog->parts_per_page() + part];
+  const std::uint32_t version = world_.version_of(seen.space);
+  const std::uint32_t page = world_.scenario.universe.find(seen.hash);
+  if (world_.model.at(version, page).gone > sequence_) {
+    return;  // forgotten in this very call
+  }
+  const Slab& slab = *core.spaces->slab_of(part);
+  const std::uint64_t offset = slab.slot_offset(was.slot);
+  if (world_.disk.damaged(slab.file(), offset, slab.header().slot_bytes)) {
+    ++world_.tally.excused;
+    return;
+  }
+  if (was.l3 == L3State::written && world_.disk.faults() != faults_) {
+    return;  // a flush failed
+  }
+  if (page_gone && eviction_was_due(id)) {
+    ++world_.tally.evicted;
+    return;
+  }
+  world_.laws.broken(2, name_of("a stored part is lost without a reason: version, page, part",
+                                version, page, part));
+}
+
+bool Watch::eviction_was_due(PageId id) {
+  Core& core = world_.core();
+  if (core.counters.pages_evicted_l3 == evictions_) {
+    return false;
+  }
+  const std::uint32_t per_page = core.catalog->parts_per_page();
+  const bool catalog_full = pages_free_ < kNewPagesMax;
+  for (std::uint32_t at = 0; at < per_page; ++at) {
+    if (parts_[std::size_t{id.value} * per_page + at].l3 < L3State::written) {
+      continue;
+    }
+    const Slab& slab = *core.spaces->slab_of(at);
+    const std::uint32_t live_max = slab.slot_count() - core.family().reserve_slots;
+    const bool slab_full = slab.live_count() + 1 >= live_max;
+    if ((slab_full || catalog_full) && was_oldest(id, at)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// No page that is in the part's slab now, was there before and was idle, is older.
+bool Watch::was_oldest(PageId id, std::uint32_t part) {
+  Catalog& catalog = *world_.core().catalog;
+  const std::uint32_t per_page = catalog.parts_per_page();
+  for (std::uint32_t other = 0; other < pages_.size(); ++other) {
+    const Page& now = catalog.page(PageId{other});
+    const SeenPage& before = pages_[other];
+    const bool same = before.linked && now.in_use && !now.doomed && now.hash == before.hash &&
+                      now.space == before.space;
+    const Part& there = catalog.part(catalog.ref(PageId{other}, part));
+    const bool stored = parts_[std::size_t{other} * per_page + part].l3 >= L3State::written &&
+                        there.l3 >= L3State::written;
+    const bool idle = before.idle && now.holds == 0 && now.busy == 0;
+    if (same && stored && idle && now.last_access < pages_[id.value].last_access) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Watch::check_reads() {
+  const std::vector<DiskRead> reads = world_.disk.take_reads();
+  if (world_.engine == nullptr || world_.engine->state() != EngineState::loading) {
+    return;
+  }
+  SlabSet& slabs = world_.core().spaces->slabs();
+  for (const DiskRead& read : reads) {
+    world_.laws.expect(read.size_bytes == kBlockBytes, 3,
+                       "cold start reads more than a header block");
+    for (std::uint16_t id = 0; id < slabs.count(); ++id) {
+      const Slab& slab = slabs.slab(SlabId{id});
+      if (slab.file() != read.file) {
+        continue;
+      }
+      const std::uint64_t slot =
+          (read.offset_bytes - slab.header().first_slot_offset) / slab.header().slot_bytes;
+      world_.laws.expect(world_.index.names(slab.header().kind, slab.header().shard,
+                                            static_cast<std::uint32_t>(slot)),
+                         3, "cold start reads a slot that no row of its shard names");
+    }
+  }
+}
+
+void Watch::remember_durable() {
+  remembered_.clear();
+  if (!world_.has_catalog()) {
+    return;
+  }
+  Core& core = world_.core();
+  Catalog& catalog = *core.catalog;
+  for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
+    const Page& page = catalog.page(PageId{id});
+    if (!page.in_use || page.doomed) {
+      continue;
+    }
+    for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
+      const Part& part = catalog.part(catalog.ref(PageId{id}, at));
+      if (part.l3 != L3State::durable) {
+        continue;
+      }
+      const Slab& slab = *core.spaces->slab_of(at);
+      const std::uint32_t version = world_.version_of(page.space);
+      const std::uint32_t number = world_.scenario.universe.find(page.hash);
+      const PageTruth& truth = world_.model.at(version, number);
+      remembered_.push_back({version, number, at, part.generation,
+                             world_.disk.file(slab.file())->name(), slab.slot_offset(part.slot),
+                             slab.header().slot_bytes, truth.gone > truth.gone_for_good});
+    }
+  }
+}
+
+void Watch::check_recovered() {
+  for (const Remembered& was : remembered_) {
+    const SimFile* file = world_.disk.file_named(was.file);
+    const bool damaged = file == nullptr || file->damaged(was.offset_bytes / kBlockBytes,
+                                                          was.slot_bytes / kBlockBytes);
+    const auto space = world_.core().superblock->find_space(
+        make_space_id(world_.scenario.with_version(was.version)));
+    const PageHash hash = world_.scenario.universe.hash(was.page);
+    PageId page = kNoPage;
+    if (space && world_.has_catalog()) {
+      page = world_.core().catalog->find(*space, hash);
+    }
+    const bool there =
+        page != kNoPage &&
+        world_.core().catalog->part(world_.core().catalog->ref(page, was.part)).generation ==
+            was.generation;
+    if (there) {
+      ++world_.tally.recovered;
+    } else if (damaged || was.forget_pending ||
+               (space && world_.index.row_damaged(*space, hash))) {
+      ++world_.tally.excused;
+    } else {
+      world_.laws.broken(2, name_of("a durable part is not there after load: version, page, part",
+                                    was.version, was.page, was.part));
+    }
+  }
+  remembered_.clear();
+  check_recovered_pages();
+}
+
+void Watch::check_recovered_pages() {
+  if (!world_.has_catalog()) {
+    return;
+  }
+  Catalog& catalog = *world_.core().catalog;
+  for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
+    const Page& page = catalog.page(PageId{id});
+    if (!page.in_use) {
+      continue;
+    }
+    const std::uint32_t version = world_.version_of(page.space);
+    const std::uint32_t number = world_.scenario.universe.find(page.hash);
+    if (number == world_.scenario.universe.pages() ||
+        !world_.model.may_come_back(version, number)) {
+      world_.laws.broken(2, name_of("a forgotten page came back: version, page", version, number,
+                                    id));
+    }
+    const IndexRow* row = world_.index.row(page.space, page.hash);
+    world_.laws.expect(row != nullptr && row->last_access == page.last_access, 2,
+                       "a recovered page has not the last access of its row");
+  }
+}
+
+}  // namespace hc::sim

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// watch: looks into the engine after every call and compares with the look before.
+//
+//   law 2  a durable part goes only because its page was forgotten, its slot was damaged, or its
+//          page was the oldest idle one of a full slab
+//   law 3  a slot that is being written is named by no committed row; `walk`: every frame and slot
+//          has exactly one owner or is free
+//   cold start load reads only header blocks, only of slots that rows of the same shard name
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/sim/world.h"
+
+namespace hc::sim {
+
+class Watch {
+ public:
+  explicit Watch(World& world) : world_(world) {}
+
+  void observe();
+  // Law 3 over the whole catalog. `at_rest` also expects that nothing is in flight or held.
+  void walk(bool at_rest);
+
+  // Around a crash: what must be there again after a load.
+  void remember_durable();
+  void check_recovered();
+  void forget_remembered() { remembered_.clear(); }
+
+ private:
+  struct SeenPage {
+    PageHash hash{};
+    SpaceNo space{};
+    std::uint64_t last_access = 0;
+    bool linked = false;
+    bool idle = false;
+  };
+  struct SeenSlot {
+    SlotState state = SlotState::free;
+    Generation generation{};
+  };
+  struct SeenPart {
+    SlotId slot = kNoSlot;
+    L3State l3 = L3State::absent;
+  };
+  struct Remembered {
+    std::uint32_t version = 0;
+    std::uint32_t page = 0;
+    std::uint32_t part = 0;
+    Generation generation{};
+    std::string file;
+    std::uint64_t offset_bytes = 0;
+    std::uint64_t slot_bytes = 0;
+    bool forget_pending = false;
+  };
+
+  void check_slots();
+  void check_page(PageId id);
+  void check_lost_part(PageId id, std::uint32_t part, bool page_gone);
+  bool eviction_was_due(PageId id);
+  bool was_oldest(PageId id, std::uint32_t part);
+  void check_reads();
+  void take_snapshot();
+  void walk_frames(bool at_rest);
+  void walk_slots();
+  void walk_pages(bool at_rest);
+  void walk_status();
+  void check_recovered_pages();
+
+  World& world_;
+  std::vector<SeenPage> pages_;
+  std::vector<SeenPart> parts_;
+  std::vector<std::vector<SeenSlot>> slots_;
+  std::uint32_t pages_free_ = 0;
+  std::uint64_t sequence_ = 0;      // of the model, at the last look
+  std::uint64_t faults_ = 0;
+  std::uint64_t evictions_ = 0;
+  std::vector<Remembered> remembered_;
+};
+
+}  // namespace hc::sim

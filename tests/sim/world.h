@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// world: everything one seed simulates: the doubles, the model, the engine of this life.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "daemon/engine/engine.h"
+#include "tests/sim/model.h"
+#include "tests/sim/scenario.h"
+#include "tests/sim/sim_copier.h"
+#include "tests/sim/sim_disk.h"
+#include "tests/sim/sim_index.h"
+#include "tests/sim/trace.h"
+
+namespace hc::sim {
+
+// What a run has seen, to show that it saw anything; goes to the report of a seed.
+struct Tally {
+  std::uint64_t operations = 0;
+  std::uint64_t crashes = 0;
+  std::uint64_t hits_l2 = 0;
+  std::uint64_t hits_l3 = 0;
+  std::uint64_t misses = 0;
+  std::uint64_t evicted = 0;
+  std::uint64_t late = 0;
+  std::uint64_t busy = 0;
+  std::uint64_t faults = 0;
+  std::uint64_t recovered = 0;   // durable parts found again after a crash
+  std::uint64_t excused = 0;     // durable parts lost because their slot was damaged
+  std::uint64_t audited = 0;     // pages read back and compared in audits
+};
+
+struct World {
+  World(std::uint64_t seed, Laws::Handler handler)
+      : prng(seed),
+        trace(clock),
+        laws(std::move(handler)),
+        disk(clock, trace, laws, Prng(seed).stream(1)),
+        index(clock, trace, laws, Prng(seed).stream(2)),
+        copier(clock, trace, laws, Prng(seed).stream(3)) {}
+
+  void set_plan(const FaultPlan& new_plan) {
+    plan = new_plan;
+    disk.set_plan(plan);
+    index.set_plan(plan);
+    copier.set_plan(plan);
+  }
+
+  Core& core() { return engine->core(); }
+  bool has_catalog() { return engine != nullptr && engine->core().catalog != nullptr; }
+  // The number in "w7"; every space of the simulation is named so.
+  std::uint32_t version_of(SpaceNo space) {
+    const std::string& name = core().spaces->space(space).descriptor.weight_version;
+    return static_cast<std::uint32_t>(std::stoul(name.substr(1)));
+  }
+  ContentKey content_key(std::uint32_t version, std::uint32_t page, std::uint32_t part) {
+    const PartSpec& spec = core().family().parts[part];
+    return {version, page, spec.kind, spec.shard};
+  }
+
+  Prng prng;
+  SimClock clock;
+  Trace trace;
+  Laws laws;
+  FaultPlan plan;
+  SimDisk disk;
+  SimIndex index;
+  SimCopier copier;
+  Scenario scenario;
+  Model model;
+  Tally tally;
+  std::unique_ptr<Engine> engine;
+};
+
+}  // namespace hc::sim
