@@ -8,7 +8,8 @@
  * Rules that hold for every call:
  *  - Every function returns a hicache_code. 0 is HICACHE_OK. `hicache_last_error` has one clear
  *    line for the calling thread: the field, its value, and what is allowed.
- *  - Every call is bounded: nothing waits longer than the deadline or timeout given to it.
+ *  - Every call is bounded: nothing waits longer than the deadline or timeout given to it. A
+ *    timeout is 1..600000 ms (0 is allowed where "wait" or "close" takes it).
  *  - A client may be used from several threads. One call at a time is served.
  *  - After fork() the child must not use the client: calls answer HICACHE_REFUSED.
  *  - A page key is 16..36 bytes. A key of 32 bytes is the page hash; any other length is stored
@@ -17,11 +18,14 @@
  *    source until its `resident` ack, a load's target) belongs to the operation until then. Past
  *    its deadline an operation first answers HICACHE_ACK_LATE (not terminal) if a copy may still
  *    touch the memory: treat it as a miss and go on, but leave the memory alone until the
- *    terminal completion with HICACHE_TIMED_OUT.
+ *    terminal completion with HICACHE_TIMED_OUT. The library reports LATE itself, for any verb,
+ *    when the daemon does not answer at all.
  *  - A miss, an I/O failure or damage on disk is HICACHE_NOT_FOUND: recompute.
- *  - When the daemon goes away every operation in flight ends with HICACHE_DISCONNECTED, calls
+ *  - When the daemon goes away every operation in flight ends with HICACHE_DISCONNECTED (one that
+ *    names memory only once nothing of the daemon runs any more: until then it is LATE), calls
  *    answer it at once, and the library attaches again in the background. Leases are gone then
  *    and regions are registered again by the library.
+ *  - The library installs no signal handler, raises no SIGPIPE, and writes to no stream.
  */
 #ifndef HICACHE_H
 #define HICACHE_H
@@ -119,17 +123,22 @@ typedef struct hicache_options {
 /* hicache_open succeeds although no daemon answers; the library attaches in the background. */
 #define HICACHE_OPEN_BACKGROUND 1u
 
-/* Attaches. On failure *out is NULL and hicache_last_error says why. Not a hot call. */
+/* Attaches. While no daemon answers, or it is busy, it tries again until attach_timeout_ms; a
+ * refusal ends it at once. On failure *out is NULL and hicache_last_error says why. Not a hot
+ * call: it starts a thread and maps the pool. */
 HICACHE_API hicache_code hicache_open(const hicache_options* options, const hicache_space* space,
                                       hicache_client** out);
 /* Ends the session: operations in flight are cancelled and waited for (at most timeout_ms), leases
- * end, memory is unmapped. `client` is invalid afterwards, whatever is returned. NULL is fine. */
+ * end, memory is unmapped, views with it. `client` is invalid afterwards, whatever is returned; no
+ * other call may be running. TIMED_OUT: the daemon may still touch memory of operations that were
+ * in flight. NULL is fine. */
 HICACHE_API hicache_code hicache_close(hicache_client* client, uint32_t timeout_ms);
 
 /* HICACHE_OK: serving. NOT_READY: attached, cold start held. DISCONNECTED: attaching again.
  * SUPERSEDED or REFUSED: final; close the client. */
 HICACHE_API hicache_code hicache_state(hicache_client* client);
-/* Number of daemon instances this client has attached to, from 1. */
+/* Number of daemon instances this client has attached to, from 1; 0 before the first. A daemon
+ * that is attached to again without a restart counts once. */
 HICACHE_API hicache_code hicache_instances(hicache_client* client, uint64_t* out);
 
 /* Payload bytes [run.offset, +length) of page `row` lie at offset_bytes + row * stride_bytes of the
@@ -158,10 +167,13 @@ typedef struct hicache_region {
   const hicache_layout* layouts;
 } hicache_region;
 
+/* After TIMED_OUT the region is taken back as soon as the daemon answers; until then its number is
+ * BUSY. */
 HICACHE_API hicache_code hicache_register_region(hicache_client* client,
                                                  const hicache_region* region,
                                                  uint32_t timeout_ms);
-/* Returns when the daemon can't touch the memory any more; BUSY while operations name it. */
+/* Returns when the daemon can't touch the memory any more; BUSY while operations name it. After
+ * TIMED_OUT it goes on; the same call again waits for its end. */
 HICACHE_API hicache_code hicache_unregister_region(hicache_client* client, uint32_t region,
                                                    uint32_t timeout_ms);
 
@@ -177,7 +189,7 @@ typedef struct hicache_page {
 
 /* How many leading pages are there, for this rank's shard. Pages of an OWNED kind that another
  * shard owns count as present (the ranks' minimum closes it). Reads shared memory: no system call.
- * Advisory: a reload verifies. */
+ * Advisory: a reload verifies. At most 16777216 pages; *out is zero unless HICACHE_OK. */
 typedef struct hicache_prefix {
   uint32_t usable_pages;     /* every ALL_PAGES kind covers [0,n), every TRAILING kind the last k */
   uint32_t resident_pages;   /* leading pages of those with every part in L2 */
@@ -218,8 +230,11 @@ typedef struct hicache_op {
   uint64_t user_data;        /* returned in the completions */
 } hicache_op;
 
-/* Operations. *op_id names the operation in completions and hicache_cancel; it is never 0. At most
- * 512 pages each. BUSY when 64 operations of this client are in flight. */
+/* Operations. *op_id names the operation in completions and hicache_cancel; it is never 0, and
+ * never the same again in the life of a client. At most 512 pages, 4 GiB of payload and 192 KiB of
+ * metadata each. BUSY when 64 operations of this client are in flight.
+ * Of a TRAILING kind, reload, load and pin bring the last trailing_pages pages of the operation
+ * only: that is what a prefix of these pages needs. */
 
 /* Writes what is missing of these pages and touches the rest (tail older than head). */
 HICACHE_API hicache_code hicache_store(hicache_client* client, const hicache_op* op,
@@ -237,6 +252,8 @@ HICACHE_API hicache_code hicache_load(hicache_client* client, const hicache_op* 
 HICACHE_API hicache_code hicache_pin(hicache_client* client, const hicache_op* op,
                                      const hicache_page* pages, size_t page_count,
                                      uint64_t* op_id);
+/* Ends a lease and its views at once. NOT_FOUND, without an operation, if the lease had ended with
+ * its session or space: then this only lets go of its memory. */
 HICACHE_API hicache_code hicache_release(hicache_client* client, const hicache_op* op,
                                          uint64_t lease, uint64_t* op_id);
 /* Forgets pages on this node: every kind and shard. Unreachable at once; completed when they can't
@@ -248,7 +265,7 @@ HICACHE_API hicache_code hicache_free_object(hicache_client* client, const hicac
 HICACHE_API hicache_code hicache_flush(hicache_client* client, const hicache_op* op,
                                        uint64_t* op_id);
 /* Ends an operation early; it still gets its own terminal completion (CANCELLED, or what it was
- * about to answer). */
+ * about to answer). NOT_FOUND, without an operation, if it is not in flight. */
 HICACHE_API hicache_code hicache_cancel(hicache_client* client, const hicache_op* op,
                                         uint64_t target_op_id, uint64_t* op_id);
 
@@ -269,18 +286,20 @@ typedef struct hicache_completion {
   uint64_t store_sequence;   /* store: this client's count of accepted stores, from 1 */
 } hicache_completion;
 
-/* Takes up to `max` completions without waiting; *count may be 0. */
+/* Takes up to `max` completions without waiting; *count may be 0. With nothing to take and no
+ * daemon it answers as hicache_state does. */
 HICACHE_API hicache_code hicache_poll(hicache_client* client, hicache_completion* out, size_t max,
                                       size_t* count);
-/* As poll, but waits up to timeout_ms for the first one. TIMED_OUT when none came. */
+/* As poll, but waits up to timeout_ms (0..600000) for the first one. TIMED_OUT when none came. */
 HICACHE_API hicache_code hicache_wait(hicache_client* client, hicache_completion* out, size_t max,
                                       uint32_t timeout_ms, size_t* count);
 /* A descriptor that turns readable when completions may be there, for event loops; hicache_poll
  * clears it. Owned by the client; do not read or close it. */
 HICACHE_API hicache_code hicache_event_fd(hicache_client* client, int* fd);
 
-/* A leased payload in the mapped pool; read-only. Valid until the lease is released. Check with
- * hicache_view_intact after the copy: 0 means the bytes may have changed, use nothing of them. */
+/* A leased payload in the mapped pool; read-only. Valid until the lease is released; readable until
+ * then even if the daemon dies. Check with hicache_view_intact after the copy: 0 means the bytes
+ * may have changed, use nothing of them. */
 typedef struct hicache_view {
   const uint8_t* data;       /* NULL where this shard has no part of the kind */
   uint64_t size_bytes;       /* payload_bytes of the kind */
@@ -294,7 +313,9 @@ HICACHE_API hicache_code hicache_lease_view(hicache_client* client, uint64_t lea
 HICACHE_API int hicache_view_intact(hicache_client* client, const hicache_view* view);
 
 /* New model weights: cancels and waits for what is in flight, releases this client's leases and
- * binds to the space with the new weight version. Regions stay registered. */
+ * binds to the space with the new weight version. Regions stay registered. After TIMED_OUT or
+ * DISCONNECTED nobody knows which weights the daemon is bound to: exists, store, reload, load, pin
+ * and free_object answer BUSY until the same call has succeeded. */
 HICACHE_API hicache_code hicache_space_switch(hicache_client* client, const char* weight_version,
                                               uint32_t timeout_ms);
 

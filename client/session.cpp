@@ -210,8 +210,7 @@ void Session::abandon(bool memory_too, std::vector<hicache_completion>& out) {
     if (record.names_memory() && !memory_too) {
       continue;
     }
-    const Ack ack = record.verb == Verb::store ? Ack::none : Ack::done;
-    hicache_completion completion = completion_of(name, record, Code::disconnected, ack);
+    hicache_completion completion = completion_of(name, record, Code::disconnected, Ack::done);
     completion.terminal = 1;
     out.push_back(completion);
     ops_.end(name);

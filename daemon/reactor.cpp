@@ -19,11 +19,12 @@ constexpr std::int64_t kSleepMsMax = 100;       // the last net under the sleep 
 constexpr std::int64_t kDrainMsMax = 30'000;    // a stop gives up on stuck I/O after this
 // After work the rings are looked at for this long before the loop sleeps: a client that answers
 // quickly saves both sides a wake. With two processors or fewer it would take the client's own.
-std::int64_t spin_ns() { return std::thread::hardware_concurrency() > 2 ? 20'000 : 0; }
+// Asked once: the count is read from a file.
+std::int64_t choose_spin_ns() { return std::thread::hardware_concurrency() > 2 ? 20'000 : 0; }
 
 }  // namespace
 
-Reactor::Reactor(const ReactorParts& parts) : parts_(parts) {
+Reactor::Reactor(const ReactorParts& parts) : parts_(parts), spin_ns_(choose_spin_ns()) {
   for (const Waitable* waitable : parts_.waitables) {
     const auto added = parts_.epoll.add(waitable->event_fd(), Trigger::level,
                                         epoll_tag(EpollOwner::engine, 0));
@@ -37,6 +38,7 @@ Reactor::Reactor(const ReactorParts& parts) : parts_(parts) {
 
 bool Reactor::turn() {
   now_ = parts_.clock.now();
+  parts_.engine.begin_turn(now_);
   const bool requests = parts_.sessions.drain_rings();
   parts_.engine.turn(now_);
   const bool moved = parts_.sessions.reap(now_);
@@ -66,7 +68,7 @@ void Reactor::announce() {
 }
 
 void Reactor::sleep() {
-  if (now_ - last_work_ < spin_ns()) {
+  if (now_ - last_work_ < spin_ns_) {
     return;
   }
   parts_.sessions.mark_sleeping();

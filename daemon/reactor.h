@@ -47,6 +47,7 @@ class Reactor {
   ReactorParts parts_;
   Instant now_{};
   Instant last_work_{};
+  std::int64_t spin_ns_;
   std::int64_t next_watchdog_ns_ = 0;
   std::int64_t watchdog_ns_ = 0;
   bool announced_ = false;

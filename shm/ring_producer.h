@@ -66,13 +66,14 @@ class RingProducer {
   }
 
   // Entries that can be staged now. Codes as of stage(). The shared head is loaded only when the
-  // last known one leaves no room, so that the two sides seldom share its cache line.
-  [[nodiscard]] Code room_for_more(std::uint32_t& room) {
+  // last known one leaves less room than the caller needs to go on, so that the two sides seldom
+  // share its cache line; a caller that needs several places and asks for one would wait forever.
+  [[nodiscard]] Code room_for_more(std::uint32_t& room, std::uint32_t needed = 1) {
     room = 0;
     if (broken_) {
       return Code::protocol;
     }
-    if (tail_ - head_ == kCapacity) {
+    if (kCapacity - (tail_ - head_) < needed) {
       const std::uint32_t head = load_acquire(*shared_head_);
       // Unsigned: covers wraparound, a head that ran ahead of the tail, and garbage.
       if (tail_ - head > kCapacity) {

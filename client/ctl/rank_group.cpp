@@ -172,7 +172,7 @@ Error RankGroup::death_of(std::size_t rank) {
   } else if (pid > 0 && WIFEXITED(status)) {
     how = "ended with status " + std::to_string(WEXITSTATUS(status));
   }
-  return make_error(Code::disconnected, name_of(rank) + ": its process " + how);
+  return make_error(Code::io_error, name_of(rank) + ": its process " + how);
 }
 
 Result<void> RankGroup::close() {

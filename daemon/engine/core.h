@@ -80,6 +80,7 @@ struct Core {
   SpaceSet* spaces = nullptr;             // set once the store is open
   std::unique_ptr<Catalog> catalog;       // with the family
   SlotOrder slot_order;
+  std::uint64_t moves = 0;                // raised by whatever may let waiting work go on
 
   Family& family() { return spaces->family(); }
   Slab* slab_of(PartRef ref) { return spaces->slab_of(catalog->part_of(ref)); }

@@ -20,8 +20,13 @@ void DiskFill::start(PartRef ref) {
   part.l2 = L2State::filling;
   part.reading = true;
   works_.pages.busy(core.catalog->page_of(ref));
-  queue_.push_back(ref);
-  turn();
+  // Started here without a look at the queue: what waits there may fail and call back into the
+  // verb that is starting this one.
+  if (queue_.empty() && core.io.can_start(IoKind::read_blob)) {
+    read(ref);
+  } else {
+    queue_.push_back(ref);
+  }
 }
 
 void DiskFill::read(PartRef ref) {
@@ -142,6 +147,11 @@ void DiskFill::fail(PartRef ref, BlobVerdict verdict, bool device_failed) {
   const bool damaged = verdict != BlobVerdict::good || device_failed;
   if (damaged && !core.catalog->page(page).doomed) {
     works_.spiller.drop_stored(ref, device_failed);
+  }
+  // A store that waited for this fill had asked for a spill of it.
+  part.spill_wanted = false;
+  if (part.l3 == L3State::absent && core.catalog->unsettled().contains(ref.value)) {
+    core.catalog->unsettled().remove(ref.value);
   }
   works_.events->part_fill_failed(ref, Code::not_found);
   works_.pages.drop_busy(page);

@@ -73,50 +73,64 @@ void Engine::turn_superblock() {
   }
 }
 
+void Engine::turn_loading() {
+  if (state_ != EngineState::loading) {
+    return;
+  }
+  const bool loaded = recovery_->turn();
+  load_progress_ = recovery_->progress();
+  if (loaded) {
+    begin_serving();
+  }
+}
+
+void Engine::turn_works() {
+  if (core_->catalog == nullptr) {
+    return;
+  }
+  works_->copies.turn();
+  works_->fills.turn();
+  works_->forget.turn();
+  verbs_->turn();
+  works_->spiller.turn();
+  if (state_ == EngineState::serving) {
+    works_->commit.turn();
+  }
+}
+
 void Engine::turn(Instant now) {
-  core_->now = now;
+  begin_turn(now);
+  wants_turn_ = false;
   if (state_ == EngineState::closed) {
     return;
   }
+  std::uint64_t moves_before = 0;
   do {
+    moves_before = core_->moves;
     events_.clear();
     io_->poll(events_);
     for (const IoEvent& event : events_) {
       route(event);
     }
     turn_superblock();
-    if (state_ == EngineState::loading) {
-      const bool loaded = recovery_->turn();
-      load_progress_ = recovery_->progress();
-      if (loaded) {
-        begin_serving();
-      }
-    }
-    if (core_->catalog != nullptr) {
-      works_->copies.turn();
-      works_->fills.turn();
-      works_->forget.turn();
-      verbs_->turn();
-      works_->spiller.turn();
-      if (state_ == EngineState::serving) {
-        works_->commit.turn();
-      }
-    }
+    turn_loading();
+    turn_works();
     turn_clear();
-  } while (!events_.empty());
+  } while (!events_.empty() || core_->moves != moves_before);
 }
 
 Instant Engine::next_deadline() const {
   Instant next = core_->now + 1000 * kNsPerMs;
   for (const std::uint32_t op : core_->ops.active()) {
-    if (!core_->ops.op(op).ending && core_->ops.op(op).deadline < next) {
-      next = core_->ops.op(op).deadline;
+    const Op& at = core_->ops.op(op);
+    if (at.deadline < next && (!at.ending || !at.late_sent)) {
+      next = at.deadline;
     }
   }
-  if (works_ != nullptr && works_->commit.has_work() && works_->commit.next_due() < next) {
+  if (works_ != nullptr && works_->commit.waits_for_time() && works_->commit.next_due() < next) {
     next = works_->commit.next_due();
   }
-  return next;
+  return wants_turn_ ? core_->now : next;
 }
 
 bool Engine::drained() {

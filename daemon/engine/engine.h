@@ -32,6 +32,9 @@ class Engine {
   // Leaves hold. clear is done on return; load goes on in turn() until the state is serving.
   Result<void> cold_start(ColdStartMode mode);
 
+  // The loop has read the clock: requests submitted from here on are accepted at this time.
+  void begin_turn(Instant now) { core_->now = now; }
+  // Goes on until nothing can be done without a completion, a request or the time.
   void turn(Instant now);
   // The next moment at which turn() has something to do although nothing completes.
   Instant next_deadline() const;
@@ -76,6 +79,8 @@ class Engine {
  private:
   void route(const IoEvent& event);
   void turn_superblock();
+  void turn_loading();
+  void turn_works();
   void turn_clear();
   void begin_serving();
 
@@ -96,6 +101,7 @@ class Engine {
   std::uint64_t order_pages_ = 0;         // clear of a space: pages to be freed
   std::uint64_t order_freed_at_start_ = 0;
   std::uint64_t order_sequence_ = 0;      // superblock sequence that must be durable
+  bool wants_turn_ = false;               // something was changed between two turns
 };
 
 }  // namespace hc

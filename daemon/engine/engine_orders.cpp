@@ -31,6 +31,7 @@ Result<std::uint64_t> Engine::start_clear() {
     }
   }
   superblock_->raise_epoch(false);
+  wants_turn_ = true;
   order_sequence_ = superblock_->sequence();
   clearing_store_ = true;
   order_ = OrderState::running;
@@ -74,7 +75,11 @@ void Engine::turn_clear() {
   }
   clearing_store_ = false;
   order_ = OrderState::done;
-  if (core_->sessions.open_count() == 0 && spaces_->bound() && core_->ops.active().empty()) {
+  ++core_->moves;  // what was held back meanwhile goes on
+  // A page record in use may still stand in a queue of the works.
+  const bool unused = core_->catalog != nullptr &&
+                      core_->catalog->pages_free() == core_->catalog->pages_max();
+  if (core_->sessions.open_count() == 0 && unused && core_->ops.active().empty()) {
     core_->catalog.reset();
     core_->slot_order.clear();
     if (auto forgotten = spaces_->forget_family(); !forgotten) {
@@ -92,6 +97,7 @@ Result<std::uint64_t> Engine::start_clear_space(SpaceNo number) {
   }
   order_freed_at_start_ = verbs_->orders_freed();
   order_pages_ = 0;
+  HC_CHECK(core_->catalog != nullptr);
   for (std::uint32_t id = 0; id < core_->catalog->pages_max(); ++id) {
     const Page& page = core_->catalog->page(PageId{id});
     if (page.in_use && !page.doomed && page.space == number) {
@@ -100,12 +106,14 @@ Result<std::uint64_t> Engine::start_clear_space(SpaceNo number) {
     }
   }
   superblock_->raise_space_epoch(number);
+  wants_turn_ = true;
   order_sequence_ = superblock_->sequence();
   order_ = OrderState::running;
   return order_pages_;
 }
 
 std::uint64_t Engine::barrier_now() {
+  wants_turn_ = true;
   works_->commit.request_soon();
   return verbs_->last_barrier();
 }

@@ -16,6 +16,7 @@ Result<Engine::Attachment> Engine::attach(const AttachSpec& spec) {
   HC_TRY_VOID(validate_space(spec.descriptor));
   auto space = spaces_->add(spec.descriptor, spec.shards_on_node);
   HC_TRY(space);
+  works_->open_catalog();  // a family never stands without its catalog, whatever fails below
   HC_TRY_VOID(spaces_->open_slabs(spec.shard));
   works_->open_catalog();
   const SessionId session = core_->sessions.open(*space, spec.shard);
@@ -28,7 +29,10 @@ Result<Engine::Attachment> Engine::attach(const AttachSpec& spec) {
   return Attachment{session, *space};
 }
 
-void Engine::end_service(SessionId session) { verbs_->end_session_ops(session); }
+void Engine::end_service(SessionId session) {
+  wants_turn_ = true;
+  verbs_->end_session_ops(session);
+}
 
 bool Engine::is_quiet(SessionId session) {
   const EngineSession* found = core_->sessions.find(session);
@@ -38,6 +42,7 @@ bool Engine::is_quiet(SessionId session) {
 
 std::size_t Engine::release_leases(SessionId session) {
   const std::vector<LeaseId> leases = core_->leases.leases_of(session);
+  wants_turn_ = true;
   for (const LeaseId lease : leases) {
     verbs_->ends().release_lease(lease);
   }

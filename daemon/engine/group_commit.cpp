@@ -62,6 +62,10 @@ Instant GroupCommit::next_due() const {
   return at < not_before_ ? not_before_ : at;
 }
 
+bool GroupCommit::waits_for_time() const {
+  return has_work() && state_ == State::idle && !paused_ && works_.core.superblock->is_durable();
+}
+
 bool GroupCommit::due() const {
   const Core& core = works_.core;
   if (!has_work() || paused_ || core.now < not_before_) {
@@ -173,7 +177,7 @@ void GroupCommit::add_row(PageId id) {
       add_group_flush(*core.family().slabs[at]);
     }
   }
-  group_.pages.push_back(id);
+  group_.touched.push_back({page.space, page.hash});
   if (row.parts.empty()) {
     group_.rows.erases.push_back({page.space, page.hash});
   } else {
@@ -236,6 +240,7 @@ void GroupCommit::settle_written(const Group::Written& written) {
 void GroupCommit::succeed() {
   Core& core = works_.core;
   ++core.counters.commits;
+  ++core.moves;
   core.counters.commit_ns += static_cast<std::uint64_t>(core.now - started_);
   state_ = State::idle;
   Group group = std::move(group_);
@@ -259,38 +264,58 @@ void GroupCommit::succeed() {
   }
 }
 
-// Everything goes back to the queues. After a failed sync the written parts of that slab are not
-// believed any more: the kernel may have dropped their pages and marked them clean.
-void GroupCommit::fail(const Error& error) {
+// Everything goes back to the queues, by key: a record may serve another page by now.
+void GroupCommit::requeue(const Group& group) {
   Core& core = works_.core;
-  ++core.counters.commit_failures;
-  log_warn("commit.failed", {{"reason", error.message()}});
-  state_ = State::idle;
-  Group group = std::move(group_);
-  group_ = Group{};
-  for (const PageId page : group.pages) {
-    if (core.catalog->page(page).in_use) {
-      mark_dirty(page);
-    }
+  for (const IndexErase& row : group.touched) {
+    const PageId page = core.catalog->find(row.space, row.page);
+    page != kNoPage ? mark_dirty(page) : add_erase(row.space, row.page);
   }
   for (const Erase& erase : group.erases) {
-    erases_.push_back(erase);
+    add_erase(erase.space, erase.hash, erase.token);
   }
   limbo_.insert(limbo_.end(), group.limbo.begin(), group.limbo.end());
   for (const SlabId slab : group.flushes) {
     add_flush(slab);
   }
-  for (const Group::Written& written : group.written) {
-    const Part& part = core.catalog->part(written.ref);
-    const auto slab = core.family().slabs[core.catalog->part_of(written.ref)];
-    const bool lost = std::find(failed_syncs_.begin(), failed_syncs_.end(), *slab) !=
-                      failed_syncs_.end();
-    if (lost && part.l3 == L3State::written && part.generation == written.generation &&
-        !core.catalog->page(core.catalog->page_of(written.ref)).doomed) {
-      works_.spiller.fail_written(written.ref, error.code);
-      works_.pages.publish_status(core.catalog->page_of(written.ref));
+}
+
+// After a failed sync no written part of that slab is believed any more, whether or not it was in
+// the group: the kernel may have dropped its bytes and marked them clean.
+void GroupCommit::fail_unflushed() {
+  Core& core = works_.core;
+  std::vector<PartRef> lost;
+  const LruList& unsettled = core.catalog->unsettled();
+  for (std::uint32_t at = unsettled.oldest(); at != kNone32; at = unsettled.newer_than(at)) {
+    const auto slab = core.family().slabs[core.catalog->part_of(PartRef{at})];
+    if (std::find(failed_syncs_.begin(), failed_syncs_.end(), *slab) != failed_syncs_.end()) {
+      lost.push_back(PartRef{at});
     }
   }
+  for (const PartRef ref : lost) {
+    const PageId page = core.catalog->page_of(ref);
+    if (core.catalog->part(ref).l3 != L3State::written) {
+      continue;
+    }
+    works_.pages.hold(page);  // the events below must not end it
+    works_.spiller.fail_written(ref, sync_code_);
+    works_.pages.publish_status(page);
+    works_.pages.drop_hold(page);
+    works_.forget.settle(page);
+    works_.pages.end_if_empty(page);
+  }
+}
+
+void GroupCommit::fail(const Error& error) {
+  Core& core = works_.core;
+  ++core.counters.commit_failures;
+  ++core.moves;
+  log_warn("commit.failed", {{"reason", error.message()}});
+  state_ = State::idle;
+  const Group group = std::move(group_);
+  group_ = Group{};
+  requeue(group);
+  fail_unflushed();
   not_before_ = core.now + std::int64_t{core.options.commit_interval_ms} * kNsPerMs;
 }
 

@@ -38,6 +38,8 @@ class GroupCommit {
 
   bool idle() const { return state_ == State::idle; }
   bool has_work() const;
+  // Work waits, and nothing but the time keeps turn() from starting a group.
+  bool waits_for_time() const;
   Instant next_due() const;  // with work: when turn() would start a group
   std::uint64_t written_waiting() const { return written_waiting_; }
   void count_written(std::int64_t delta) {
@@ -57,7 +59,7 @@ class GroupCommit {
   struct Group {
     IndexBatch rows;
     std::vector<Erase> erases;                  // also those that became a put
-    std::vector<PageId> pages;                  // put
+    std::vector<IndexErase> touched;            // every row put or erased, by its key
     struct Written {
       PartRef ref;
       Generation generation;
@@ -78,6 +80,8 @@ class GroupCommit {
   void succeed();
   void settle_written(const Group::Written& written);
   void fail(const Error& error);
+  void requeue(const Group& group);
+  void fail_unflushed();
 
   Works& works_;
   State state_ = State::idle;

@@ -66,18 +66,19 @@ void Verbs::advance_load(std::uint32_t index) {
     if (!next_load_part(index, kind, ref, missing)) {
       break;
     }
+    const std::uint32_t page = op.next_page;
+    op.next_kind = kind + 1U;  // before the start: what it calls may come back in here
     const LoadStep step = missing ? LoadStep::miss : start_load_part(index, kind, ref);
     if (!op.in_use || op.use != use) {
       return;
     }
     if (step == LoadStep::miss) {
-      op.miss_page = std::min(op.miss_page, op.next_page);
+      op.miss_page = std::min(op.miss_page, page);
     } else if (step == LoadStep::wait) {
+      op.next_kind = kind;
       op.stalled = true;
       stalled_loads_.emplace_back(index, use);
       return;
-    } else {
-      op.next_kind = kind + 1U;
     }
   }
   works_.copies.turn();

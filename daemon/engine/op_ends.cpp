@@ -82,9 +82,11 @@ void OpEnds::finish(std::uint32_t index, Code code, Ack ack) {
   entry.ack = static_cast<std::uint8_t>(ack);
   entry.code = static_cast<std::int32_t>(code);
   entry.terminal = 1;
-  const bool prefix_verb = op.verb() == Verb::load && op.miss_page != kNone32;
+  // A load that ran to its end speaks of the pages before the first miss, one that was ended early
+  // of none: their copies may not have run.
   const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
-  entry.page_count = prefix_verb ? op.miss_page : code == Code::ok ? pages : 0;
+  const bool ran = code == Code::ok || (code == Code::not_found && op.verb() == Verb::load);
+  entry.page_count = ran ? std::min(op.miss_page, pages) : 0;
   entry.pages_from_l2 = op.verb() == Verb::store ? 0 : entry.page_count - std::min(
                             entry.page_count, op.pages_from_l3);
   if (op.lease != kNoLease && !op.lease_reported) {
@@ -125,13 +127,19 @@ void OpEnds::end(std::uint32_t index, Code code) {
       free_item(item);
     }
   }
-  const bool may_be_late = code == Code::timed_out || code == Code::cancelled;
-  if (op.copies > 0 && may_be_late && !op.late_sent) {
-    op.late_sent = true;
-    ++core.counters.operations_late;
-    report(index, Ack::late);
+  if (code == Code::timed_out || code == Code::cancelled) {
+    report_late(index);
   }
   continue_end(index);
+}
+
+void OpEnds::report_late(std::uint32_t index) {
+  Op& op = works_.core.ops.op(index);
+  if (op.copies > 0 && !op.late_sent) {
+    op.late_sent = true;
+    ++works_.core.counters.operations_late;
+    report(index, Ack::late);
+  }
 }
 
 void OpEnds::continue_end(std::uint32_t index) {
@@ -146,7 +154,12 @@ void OpEnds::expire() {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> expired;
   for (const std::uint32_t index : core.ops.active()) {
     const Op& op = core.ops.op(index);
-    if (!op.ending && op.deadline <= core.now) {
+    if (op.deadline > core.now) {
+      continue;
+    }
+    if (op.ending) {
+      report_late(index);  // it failed before its deadline, and a copy still holds it open
+    } else {
       expired.emplace_back(index, op.use);
     }
   }
@@ -174,6 +187,7 @@ void OpEnds::refuse(SessionId session, const RequestEntry& request, Code code) {
 
 void OpEnds::drop_hold(PageId page) {
   works_.pages.drop_hold(page);
+  ++works_.core.moves;
   works_.forget.settle(page);
   works_.pages.end_if_empty(page);
 }

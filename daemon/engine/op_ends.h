@@ -39,6 +39,7 @@ class OpEnds {
  private:
   CompletionEntry entry_of(const Op& op) const;
   void send(const Op& op, CompletionEntry entry);
+  void report_late(std::uint32_t op);
   void count_end(const Op& op, Code code);
   void drop_hold(PageId page);
 

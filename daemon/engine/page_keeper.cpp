@@ -110,6 +110,7 @@ void PageKeeper::drop_busy(PageId id) {
   Page& page = core_.catalog->page(id);
   HC_CHECK(page.busy > 0);
   --page.busy;
+  ++core_.moves;
   core_.catalog->update_l2_order(id);
 }
 
@@ -161,6 +162,7 @@ void PageKeeper::drop_frame(PartRef ref) {
   part.frame = kNoFrame;
   part.l2 = L2State::absent;
   part.payload_crc = 0;
+  ++core_.moves;
 }
 
 }  // namespace hc

@@ -74,7 +74,9 @@ void Spiller::make_room(SlabId slab_id) {
     const std::uint32_t newer = order.newer_than(slot);
     const PageId page = core.catalog->page_of(core.slot_order.owner(slab_id, slot));
     if (core.catalog->page(page).holds > 0) {
-      order.move_to_newest(slot);  // an engine uses it: it is not old
+      // An engine uses it: it is not old. Its clock says so too, or the orders would disagree.
+      works_.pages.touch(page);
+      works_.commit.mark_dirty(page);
     } else if (core.catalog->page(page).busy == 0) {
       evict(page);
     }

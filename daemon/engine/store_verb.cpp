@@ -42,7 +42,6 @@ bool Verbs::admit_store(std::uint32_t index) {
     if (page != kNoPage) {
       works_.pages.hold(page);
       op.held.push_back(page);
-      touch(page);
     } else {
       ++new_pages;
     }
@@ -92,6 +91,7 @@ void Verbs::start_store_page(std::uint32_t index, std::uint32_t i) {
   HC_CHECK(page != kNoPage);
   works_.pages.hold(page);
   op.held.push_back(page);
+  touch(page);  // known or new: in this order the tail is older than the head
   Page& record = core_.catalog->page(page);
   record.owner = entry.owner;
   record.hint = op.request.entry.hint;
@@ -183,12 +183,16 @@ void Verbs::store_copy_done(std::uint32_t item_index, Code code, std::uint32_t c
   HC_CHECK(part.l2 == L2State::filling && !part.reading);
   const bool doomed = core_.catalog->page(page).doomed;
   if (op.ending || doomed || code != Code::ok) {
+    const std::uint32_t use = op.use;
     core_.ops.free_item(item_index);
     discard_fill(ref);
     works_.events->part_fill_failed(ref, Code::retry);
     works_.pages.drop_busy(page);
     works_.forget.settle(page);
     works_.pages.end_if_empty(page);
+    if (!op.in_use || op.use != use) {
+      return;  // it named the page twice: its other item has ended it
+    }
     op.ending ? ends_.continue_end(index)
               : ends_.end(index, doomed ? Code::cancelled : code);
     return;

@@ -82,17 +82,17 @@ bool UringDisk::reap() {
   return any;
 }
 
-// With deferred task work the kernel raises the event only when its list of finished work was
-// empty, and works off only a part of a long list per call. So after each call that brought
-// something there is another one, until one brings nothing; only then is it safe to sleep.
+// With deferred task work the kernel raises the event when work arrives, but only if its list was
+// empty, and a call works off only a part of a long list. So the ring is entered until a call
+// brings nothing; only then may the event stay down. It is lowered before each of these calls: what
+// arrived before is found by the call, what arrives after raises it again.
 void UringDisk::poll(std::vector<DiskCompletion>& out) {
-  ring_.clear_event();  // Also when idle: the last poll may have reaped what raised it again.
-  while (free_.size() < kDiskRequestsMax) {
-    ring_.submit();
-    if (!reap()) {
-      break;
+  do {
+    ring_.clear_event();
+    if (free_.size() < kDiskRequestsMax) {
+      ring_.submit();
     }
-  }
+  } while (reap());
   HC_CHECK(in_flight_ >= finished_.size());
   in_flight_ -= static_cast<std::uint32_t>(finished_.size());
   out.insert(out.end(), finished_.begin(), finished_.end());

@@ -161,7 +161,8 @@ bool SessionServer::drain_rings() {
 // Takes only what can be answered: each request reserves all its completions.
 bool SessionServer::drain_ring(Session& session) {
   std::uint32_t room = 0;
-  if (session.rings->completions.room_for_more(room) != Code::ok) {
+  if (session.rings->completions.room_for_more(room, session.credit_total + kCompletionsPerOp) !=
+      Code::ok) {
     end(session, Code::protocol, "the completion head is impossible");
     return false;
   }

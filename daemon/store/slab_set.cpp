@@ -125,10 +125,14 @@ Result<SlabId> SlabSet::create(const SlabSpec& spec) {
     (void)disk_.remove(file_name(spec)).has_value();
     return file.error();
   }
-  if (auto written = write_header(*file, header); !written) {
-    return written.error();
+  auto written = write_header(*file, header);
+  auto adopted = written ? adopt(*file, spec, false) : Result<SlabId>(written.error());
+  if (!adopted) {
+    // Nothing is in it. Left open, its own lock would refuse the next attempt.
+    HC_TRY_VOID(disk_.close(*file));
+    HC_TRY_VOID(disk_.remove(file_name(spec)));
   }
-  return adopt(*file, spec, false);
+  return adopted;
 }
 
 Result<SlabId> SlabSet::open_or_create(const SlabSpec& spec) {

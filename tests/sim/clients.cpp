@@ -227,10 +227,12 @@ bool Clients::submit(std::uint32_t number, const Draft& draft) {
                    draft.pages.empty() ? 0 : draft.pages.front());
   const std::uint32_t serial = op.serial;
   const OpRequest request = make_request(op, draft.metadata);
+  op.in_submit = true;
   session.op_of_slot[slot] = serial;
   ++session.ops;
   ++world_.tally.operations;
   ops_.emplace(serial, std::move(op));
+  world_.engine->begin_turn(world_.clock.time());
   world_.engine->submit(session.id, request);
   after_submit(serial);
   return true;
@@ -246,6 +248,7 @@ void Clients::before_submit(SimSession& session, SimOp& op) {
       truth.stored = op.submitted;
     } else if (op.verb() == Verb::free_object) {
       ++truth.frees_open;
+      op.gone_before.push_back(truth.gone);
       truth.gone = op.submitted;
     }
     if (reads) {
@@ -283,6 +286,7 @@ void Clients::after_submit(std::uint32_t serial) {
   if (found == ops_.end()) {
     return;
   }
+  found->second.in_submit = false;
   judge_touches(sessions_[found->second.session], found->second);
 }
 

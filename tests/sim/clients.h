@@ -36,10 +36,12 @@ struct SimOp {
   std::vector<std::uint32_t> rows;       // of the region; store and load
   std::vector<bool> there;               // load, reload, pin: the page was there at submission
   std::vector<WipePlace> wipes;          // free_object
+  std::vector<std::uint64_t> gone_before; // free_object: what it found in the model
   std::uint64_t submitted = 0;           // of the model's sequence
   std::uint64_t barrier = 0;             // flush
   Instant deadline{};
   Ack last_ack = Ack::none;
+  bool in_submit = false;
   bool late = false;
   bool memory_back = false;              // its rows are the client's again
   bool lease_known = false;
@@ -106,7 +108,7 @@ class Clients final : public CompletionSink {
 
   void check_deadlines();
   // Reads a lease's frames as a client would.
-  void check_lease(const SimSession& session, const SimLease& lease);
+  void check_lease(const SimLease& lease);
   void scribble_late(std::uint32_t number);  // a client goes on with memory of a late store
 
   SimSession& session(std::uint32_t number) { return sessions_[number]; }

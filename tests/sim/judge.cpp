@@ -183,16 +183,13 @@ void Clients::judge_lease_verb(SimSession& session, SimOp& op, const CompletionE
 }
 
 void Clients::judge_free(SimOp& op, Code code) {
-  const bool refused = world_.clock.time() < op.deadline &&
-                       (code == Code::busy || code == Code::cancelled) && op.last_ack == Ack::none;
-  for (const std::uint32_t number : op.pages) {
-    PageTruth& truth = world_.model.at(op.version, number);
+  for (std::size_t i = op.pages.size(); i-- > 0;) {
+    PageTruth& truth = world_.model.at(op.version, op.pages[i]);
     --truth.frees_open;
     if (code == Code::ok) {
       truth.gone_for_good = std::max(truth.gone_for_good, op.submitted);
-    } else if (refused && truth.gone == op.submitted) {
-      // It may have been refused before it began: then nothing was forgotten.
-      truth.gone = std::min(truth.gone, std::max(truth.gone_for_good, truth.gone_before));
+    } else if (op.in_submit) {
+      truth.gone = op.gone_before[i];  // refused before it began: nothing was forgotten
     }
   }
   if (code != Code::ok) {
@@ -233,7 +230,6 @@ void Clients::judge_touches(SimSession& session, const SimOp& op) {
   Catalog& catalog = *world_.core().catalog;
   const SpaceNo space = world_.core().sessions.find(session.id)->space;
   std::uint64_t newer = UINT64_MAX;
-  std::uint32_t last = world_.scenario.universe.pages();
   for (std::uint32_t i = 0; i < op.pages.size(); ++i) {
     const PageId page = catalog.find(space, world_.scenario.universe.hash(op.pages[i]));
     const bool again = std::count(op.pages.begin(), op.pages.end(), op.pages[i]) > 1;
@@ -243,9 +239,7 @@ void Clients::judge_touches(SimSession& session, const SimOp& op) {
     world_.laws.expect(catalog.page(page).last_access < newer, 2,
                        "the tail of a prefix is not older than its head");
     newer = catalog.page(page).last_access;
-    last = op.pages[i];
   }
-  (void)last;
 }
 
 void Clients::take_lease(SimSession& session, SimOp& op, const CompletionEntry& entry,
@@ -270,12 +264,11 @@ void Clients::take_lease(SimSession& session, SimOp& op, const CompletionEntry& 
       }
     }
   }
-  check_lease(session, lease);
+  check_lease(lease);
   session.leases.push_back(std::move(lease));
 }
 
-void Clients::check_lease(const SimSession& session, const SimLease& lease) {
-  (void)session;
+void Clients::check_lease(const SimLease& lease) {
   Core& core = world_.core();
   for (const HeldFrame& held : lease.frames) {
     const std::uint16_t kind = core.family().kind_of(held.part);

@@ -32,7 +32,7 @@ Code SimCopier::submit(const CopyJob& job) {
                                      : std::uint64_t{plan_.copy_delay_us} * 1'000;
   std::array<std::int64_t, 3> at{};
   for (std::int64_t& moment : at) {
-    moment = delay_ns_ != 0 ? delay_ns_ : static_cast<std::int64_t>(prng_.below(longest + 1));
+    moment = delay_ns_ != 0 ? delay_ns_ : static_cast<std::int64_t>(prng_.between(1, longest));
   }
   std::sort(at.begin(), at.end());
   entry.first = clock_.time() + at[0];

@@ -135,8 +135,9 @@ std::int64_t SimDisk::draw_delay(DiskOp op) {
     return read_delay_ns_;
   }
   const bool slow = prng_.per_10k(plan_.slow_io);
-  return static_cast<std::int64_t>(slow ? prng_.below(std::uint64_t{plan_.slow_ms} * 1'000'000)
-                                        : prng_.below(std::uint64_t{plan_.io_delay_us} * 1'000));
+  const std::uint64_t longest = slow ? std::uint64_t{plan_.slow_ms} * 1'000'000
+                                     : std::uint64_t{plan_.io_delay_us} * 1'000;
+  return static_cast<std::int64_t>(prng_.between(1, longest));
 }
 
 Code SimDisk::submit(const DiskRequest& request) {

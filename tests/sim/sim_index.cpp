@@ -62,7 +62,7 @@ void SimIndex::commit(IndexBatch batch) {
   trace_.add("commit", batch.puts.size(), batch.erases.size(), batch.spaces.size());
   const std::uint64_t usual_us = std::uint64_t{plan_.io_delay_us} * 2;
   const std::uint64_t delay_us = prng_.one_in(20) ? usual_us * 50 : usual_us;
-  due_ = clock_.time() + static_cast<std::int64_t>(prng_.below(delay_us * 1'000 + 1));
+  due_ = clock_.time() + static_cast<std::int64_t>(prng_.between(1, delay_us * 1'000));
   batch_ = std::move(batch);
 }
 

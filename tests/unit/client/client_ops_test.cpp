@@ -92,6 +92,18 @@ TEST_CASE("a store reaches the daemon with everything the caller said") {
   CHECK(rig.daemon->metadata(request, second) == std::vector<std::uint8_t>{7, 8, 9});
 }
 
+TEST_CASE("a submission rings a daemon that sleeps") {
+  Rig rig;
+  RequestEntry request{};
+  std::thread server([&] { request = rig.daemon->next_request(); });
+  rig.daemon->await_sleeping();
+
+  reload(rig, test::sample_op(17), SamplePages(1));
+  server.join();
+
+  CHECK(request.client_data == 17);
+}
+
 TEST_CASE("a store without an ack asks for resident, and a key of other length is hashed") {
   Rig rig;
   SamplePages pages(1);

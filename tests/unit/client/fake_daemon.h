@@ -85,6 +85,8 @@ class FakeDaemon {
 
   // Goes to sleep like the daemon and is woken by the doorbell alone.
   RequestEntry next_request();
+  // Waits until next_request(), on another thread, has said that it sleeps.
+  void await_sleeping();
   bool has_request();
   PageEntry page(const RequestEntry& request, std::uint32_t index);
   std::vector<std::uint8_t> metadata(const RequestEntry& request, const PageEntry& page);

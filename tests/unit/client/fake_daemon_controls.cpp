@@ -105,6 +105,17 @@ RequestEntry FakeDaemon::next_request() {
   }
 }
 
+void FakeDaemon::await_sleeping() {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (true) {
+    HC_CHECK(std::chrono::steady_clock::now() < end);
+    const std::lock_guard lock(mutex_);
+    if (load_acquire(live().server()->daemon_sleeping) == 1) {
+      return;
+    }
+  }
+}
+
 PageEntry FakeDaemon::page(const RequestEntry& request, std::uint32_t index) {
   const std::lock_guard lock(mutex_);
   return *live().client_file.at<PageEntry>(op_pages_offset(request.op_slot) +

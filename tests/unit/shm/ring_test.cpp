@@ -273,3 +273,23 @@ TEST_CASE("a producer and a consumer thread pass every entry whole and in order"
   CHECK(got == kEntries);
   CHECK(wrong == 0);
 }
+
+TEST_CASE("a caller that needs several places learns of those that were given back") {
+  SharedRing ring = ring_at(0);
+  Producer producer(ring.entries, ring.tail, ring.head);
+  Consumer consumer(ring.entries, ring.head, ring.tail);
+  std::uint32_t room = 0;
+  for (std::uint32_t i = 0; i + 1 < kSmall; ++i) {
+    REQUIRE(producer.stage(request(i)) == Code::ok);
+  }
+  producer.publish();
+  std::array<RequestEntry, kSmall> out{};
+  std::uint32_t taken = 0;
+  REQUIRE(consumer.take(out, taken) == Code::ok);
+
+  // One place is known to be free, so the head is not looked at again until more are needed.
+  REQUIRE(producer.room_for_more(room, 1) == Code::ok);
+  CHECK(room == 1);
+  REQUIRE(producer.room_for_more(room, 4) == Code::ok);
+  CHECK(room == kSmall);
+}

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// status_table_steps_test: writer and reader of the status table, interleaved at every machine
-// instruction instead of by luck of two threads.
+// status_table_steps_test: writer and reader of the status table, interleaved at chosen points
+// instead of by luck of two threads.
 //
-// The trap flag of the processor raises SIGTRAP after each instruction; the handler runs the
-// other side. Only built for x86-64; elsewhere the test with threads has to do.
+// Two tools. The trap flag of the processor raises SIGTRAP after each instruction, and the handler
+// runs the other side (x86-64 only; each step costs microseconds, so only short code is stepped).
+// And a page that may not be read stops a lookup between two entries, and the handler changes the
+// table there.
 #include "support/catch.h"
 
 #if defined(__x86_64__)
@@ -15,6 +17,7 @@
 #include <algorithm>
 #include <csignal>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "shm/status_table_reader.h"
@@ -27,9 +30,11 @@ using namespace hc::test;
 namespace {
 
 constexpr unsigned long long kTrapFlag = 0x100;
-constexpr std::uint64_t kCapacity = 16;
+constexpr std::uint64_t kCapacity = 128;  // two pages of entries
+constexpr std::size_t kPageBytes = 4096;
 
 std::function<bool()> after_step;  // false: run the rest without stepping
+std::function<void()> at_fault;
 
 void on_trap(int, siginfo_t*, void* context) {
   if (!after_step()) {
@@ -38,28 +43,42 @@ void on_trap(int, siginfo_t*, void* context) {
   }
 }
 
+void on_fault(int, siginfo_t*, void*) { at_fault(); }
+
+// A signal handler for as long as it lives.
+class Handler {
+ public:
+  Handler(int number, void (*handle)(int, siginfo_t*, void*)) : number_(number) {
+    struct sigaction action {};
+    action.sa_sigaction = handle;
+    action.sa_flags = SA_SIGINFO;
+    HC_CHECK(::sigaction(number_, &action, &before_) == 0);
+  }
+  Handler(const Handler&) = delete;
+  Handler& operator=(const Handler&) = delete;
+  ~Handler() { ::sigaction(number_, &before_, nullptr); }
+
+ private:
+  int number_;
+  struct sigaction before_ {};
+};
+
 // Runs `code` and calls `hook` after each of its instructions.
 template <typename Code>
 void run_in_steps(Code&& code, std::function<bool()> hook) {
   after_step = std::move(hook);
-  struct sigaction action {};
-  struct sigaction before {};
-  action.sa_sigaction = on_trap;
-  action.sa_flags = SA_SIGINFO;
-  REQUIRE(::sigaction(SIGTRAP, &action, &before) == 0);
+  const Handler handler(SIGTRAP, on_trap);
   __writeeflags(__readeflags() | kTrapFlag);
   code();
   __writeeflags(__readeflags() & ~kTrapFlag);
-  ::sigaction(SIGTRAP, &before, nullptr);
 }
 
-// One chain over the end of the table: A, B and C at their home 14, D behind them from home 15.
-// Removing A shifts B, C and D. B and C share their first hash word with A.
-const PageHash kA = hash_at(14, 1);
-const PageHash kB = hash_at(14, 2);
-const PageHash kC = hash_at(14, 3);
-const PageHash kD = hash_at(15, 4);
-const PageHash kNew = hash_at(14, 5);
+// One chain over the border of the two pages: A stands at home 63, the last entry of the first
+// page; B (home 63) and C (home 64) behind it in the second. Removing A shifts B and C.
+const PageHash kA = hash_at(63, 1);
+const PageHash kB = hash_at(63, 2);
+const PageHash kC = hash_at(64, 3);
+const PageHash kNew = hash_at(63, 4);
 
 PageStatus status_of(std::uint64_t value) {
   return {.resident = value, .stored = value, .durable = value, .remote = 0x100};
@@ -70,10 +89,48 @@ bool whole(const PageStatus& status) {
          status.resident != 0 && status.remote == 0x100;
 }
 
-struct Chain {
-  StatusTableWriter table = make();
-  StatusTableReader reader = attach();
+Region map_table(const StatusTableWriter& table, bool read_only) {
+  RegionOptions options;
+  options.size_bytes = table.size_bytes();
+  options.read_only = read_only;
+  auto region = Region::map(table.fd(), options);
+  HC_CHECK(region);
+  return std::move(*region);
+}
 
+class Chain {
+ public:
+  Chain() {
+    Region region = map_table(table_, true);
+    entries_ = const_cast<std::uint8_t*>(region.bytes().data()) + kStatusEntriesOffset;
+    auto attached = StatusTableReader::attach(std::move(region));
+    HC_CHECK(attached);
+    reader_.emplace(std::move(*attached));
+    std::uint64_t value = 1;
+    for (const PageHash& hash : {kA, kB, kC}) {
+      put(hash, status_of(value++));
+    }
+  }
+
+  void put(const PageHash& hash, const PageStatus& status) {
+    HC_CHECK(table_.put(hash, status) == Code::ok);
+  }
+  StatusAnswer look(const PageHash& hash, PageStatus& status) const {
+    return reader_->look(hash, status);
+  }
+  bool finds_whole(const PageHash& hash) const {
+    PageStatus seen;
+    return look(hash, seen) == StatusAnswer::found && whole(seen);
+  }
+  const StatusTableWriter& table() const { return table_; }
+
+  // Lets or forbids the reader (not the writer) the entries 0..63 or 64..127.
+  void allow(std::size_t page, bool allowed) const {
+    HC_CHECK(::mprotect(entries_ + page * kPageBytes, kPageBytes,
+                        allowed ? PROT_READ : PROT_NONE) == 0);
+  }
+
+ private:
   static StatusTableWriter make() {
     StatusTableOptions options;
     options.capacity = kCapacity;
@@ -82,96 +139,54 @@ struct Chain {
     HC_CHECK(made);
     return std::move(*made);
   }
-  StatusTableReader attach() const {
-    auto fd = table.readonly_fd();
-    HC_CHECK(fd);
-    auto attached = StatusTableReader::attach(std::move(*fd), table.size_bytes());
-    HC_CHECK(attached);
-    return std::move(*attached);
-  }
-  bool put(const PageHash& hash, const PageStatus& status) {
-    return table.put(hash, status) == Code::ok;
-  }
-  void fill() {
-    for (const PageHash& hash : {kA, kB, kC, kD}) {
-      HC_CHECK(put(hash, {}));
-    }
-    std::uint64_t value = 1;
-    for (const PageHash& hash : {kA, kB, kC, kD}) {
-      HC_CHECK(put(hash, status_of(value++)));
-    }
-  }
-  StatusAnswer look(const PageHash& hash, PageStatus& status) const {
-    return reader.look(hash, status);
-  }
+
+  StatusTableWriter table_ = make();
+  std::optional<StatusTableReader> reader_;
+  std::uint8_t* entries_ = nullptr;
 };
 
-// True if a state of the table holds an entry with an odd sequence.
-bool writes_entry(const std::vector<std::uint8_t>& state) {
-  for (std::size_t i = 0; i < kCapacity; ++i) {
-    if ((state[kStatusEntriesOffset + i * sizeof(StatusEntry)] & 1U) != 0) {
-      return true;
-    }
-  }
-  return false;
-}
+using TableState = std::vector<std::uint8_t>;
 
-// Changes the table after `step` instructions of a lookup of `hash`. False once the lookup is
-// shorter than that.
-bool look_with_change(const Chain& chain, const PageHash& hash, std::size_t step,
-                      const std::function<void()>& change) {
-  std::size_t steps = 0;
-  PageStatus seen;
-  StatusAnswer answer = StatusAnswer::absent;
-  run_in_steps([&] { answer = chain.look(hash, seen); },
+// Every state of the table that a removal of A passes through, in order.
+std::vector<TableState> states_of_removal(Chain& chain, std::span<const std::uint8_t> bytes) {
+  std::vector<TableState> states;
+  run_in_steps([&] { chain.put(kA, {}); },
                [&] {
-                 if (steps++ < step) {
-                   return true;
+                 if (states.empty() || !std::ranges::equal(states.back(), bytes)) {
+                   states.emplace_back(bytes.begin(), bytes.end());
                  }
-                 change();
-                 return false;
+                 return true;
                });
-  if (answer != StatusAnswer::found || !whole(seen)) {
-    FAIL_CHECK("at step " << step << ": answer " << static_cast<int>(answer));
-  }
-  return steps > step;
+  return states;
 }
 
 }  // namespace
 
 TEST_CASE("at every instruction of the writer all pages that stay are found whole") {
   Chain chain;
-  chain.fill();
   std::size_t steps = 0;
   std::size_t missed = 0;
-  const auto all_found = [&] {
+  const auto look_at_all = [&] {
     ++steps;
-    for (const PageHash& hash : {kB, kC, kD}) {
-      PageStatus seen;
-      missed += chain.look(hash, seen) == StatusAnswer::found && whole(seen) ? 0U : 1U;
-    }
+    missed += chain.finds_whole(kB) && chain.finds_whole(kC) ? 0U : 1U;
     return true;
   };
-  bool well = true;
-  run_in_steps([&] { well = chain.put(kA, {}) && well; }, all_found);
+  run_in_steps([&] { chain.put(kA, {}); }, look_at_all);
   CHECK(missed == 0);
-  run_in_steps([&] { well = chain.put(kNew, status_of(9)) && well; }, all_found);
+  run_in_steps([&] { chain.put(kNew, status_of(9)); }, look_at_all);
   CHECK(missed == 0);
-  run_in_steps([&] { well = chain.put(kNew, status_of(10)) && well; }, all_found);
+  run_in_steps([&] { chain.put(kNew, status_of(10)); }, look_at_all);
   CHECK(missed == 0);
-  run_in_steps([&] { well = chain.put(kNew, {}) && well; }, all_found);
+  run_in_steps([&] { chain.put(kNew, {}); }, look_at_all);
   CHECK(missed == 0);
-  CHECK(well);
   CHECK(steps > 300);
 }
 
 TEST_CASE("at every instruction of an update the page reads whole or unsure") {
   Chain chain;
-  chain.fill();
   std::size_t wrong = 0;
   std::size_t unsure = 0;
-  bool well = true;
-  run_in_steps([&] { well = chain.put(kC, status_of(7)); },
+  run_in_steps([&] { chain.put(kC, status_of(7)); },
                [&] {
                  PageStatus seen;
                  const StatusAnswer answer = chain.look(kC, seen);
@@ -180,64 +195,78 @@ TEST_CASE("at every instruction of an update the page reads whole or unsure") {
                  wrong += answer == StatusAnswer::found && !whole(seen) ? 1U : 0U;
                  return true;
                });
-  CHECK(well);
   CHECK(wrong == 0);
   CHECK(unsure > 0);
 }
 
-TEST_CASE("a removal or an update at any instruction of a lookup hides nothing") {
+TEST_CASE("a lookup during which the page is updated again and again reads it whole") {
   Chain chain;
-  const PageHash hash = GENERATE(kC, kD);
-  const bool removes = GENERATE(true, false);
-  std::size_t step = 0;
-  bool inside = true;
-  for (; inside; ++step) {
-    chain.fill();
-    inside = look_with_change(chain, hash, step, [&] {
-      HC_CHECK(chain.put(removes ? kA : hash, removes ? PageStatus{} : status_of(8)));
-    });
-  }
-  CHECK(step > 30);
+  const std::size_t distance = GENERATE(3U, 17U, 41U, 67U);
+  std::size_t steps = 0;
+  std::uint64_t updates = 0;
+  PageStatus seen;
+  StatusAnswer answer = StatusAnswer::absent;
+  run_in_steps([&] { answer = chain.look(kB, seen); },
+               [&] {
+                 if (++steps % distance == 0) {
+                   chain.put(kB, status_of(100 + ++updates));
+                 }
+                 return updates < 40;
+               });
+  CHECK(answer == StatusAnswer::found);
+  CHECK(whole(seen));
+  CHECK(updates > 0);
 }
 
-TEST_CASE("a lookup that lies wholly within a removal finds the page wherever it is shifted") {
+TEST_CASE("a page that is shifted behind the lookup is found on the way back") {
   Chain chain;
-  chain.fill();
-  RegionOptions options;
-  options.size_bytes = chain.table.size_bytes();
-  options.read_only = false;
-  auto region = Region::map(chain.table.fd(), options);
-  REQUIRE(region);
-  const std::span<std::uint8_t> bytes = region->writable_bytes();
-
-  // Every state of the table that a removal of A passes through.
-  std::vector<std::vector<std::uint8_t>> states;
-  const auto keep_state = [&] {
-    if (states.empty() || !std::ranges::equal(states.back(), bytes)) {
-      states.emplace_back(bytes.begin(), bytes.end());
-    }
-    return true;
+  const Handler handler(SIGSEGV, on_fault);
+  std::size_t faults = 0;
+  at_fault = [&] {
+    ++faults;
+    chain.put(kA, {});
+    chain.allow(1, true);
   };
-  bool well = true;
-  run_in_steps([&] { well = chain.put(kA, {}); }, keep_state);
-  REQUIRE(well);
-  REQUIRE(states.size() > 20);
+  chain.allow(1, false);
+  CHECK(chain.finds_whole(kB));
+  CHECK(faults == 1);
+}
 
-  // A switch from one state to a later one, in the middle of a lookup. It starts in states in which
-  // no entry is being written, since a lookup would only spin there until the switch.
-  std::size_t switches = 0;
-  for (std::size_t from = 0; from < states.size(); ++from) {
-    for (std::size_t to = from + 1; to < states.size() && !writes_entry(states[from]); ++to) {
-      bool inside = true;
-      for (std::size_t step = to % 5; inside && step < 300; step += 5) {
-        std::ranges::copy(states[from], bytes.begin());
-        inside = look_with_change(chain, kC, step,
-                                  [&] { std::ranges::copy(states[to], bytes.begin()); });
-        switches += inside ? 1U : 0U;
+TEST_CASE("a lookup that lies wholly within a removal finds every page that stays") {
+  Chain chain;
+  Region region = map_table(chain.table(), false);
+  const std::span<std::uint8_t> bytes = region.writable_bytes();
+  const std::vector<TableState> states = states_of_removal(chain, bytes);
+  REQUIRE(states.size() > 15);
+
+  // The lookup of B meets state `first`; between entries 63 and 64 the removal goes on to `second`,
+  // and on the way back between 64 and 63 to `third`.
+  const Handler handler(SIGSEGV, on_fault);
+  std::size_t lookups = 0;
+  std::size_t ways_back = 0;
+  std::size_t missed = 0;
+  for (std::size_t first = 0; first < states.size(); ++first) {
+    for (std::size_t second = first; second < states.size(); ++second) {
+      for (std::size_t third = second; third < states.size(); third += 3) {
+        std::ranges::copy(states[first], bytes.begin());
+        chain.allow(1, false);
+        std::size_t faults = 0;
+        at_fault = [&] {
+          std::ranges::copy(faults == 0 ? states[second] : states[third], bytes.begin());
+          chain.allow(1, true);
+          chain.allow(0, ++faults != 1);
+        };
+        missed += chain.finds_whole(kB) ? 0U : 1U;
+        chain.allow(0, true);
+        chain.allow(1, true);
+        ++lookups;
+        ways_back += faults == 2 ? 1U : 0U;
       }
     }
   }
-  CHECK(switches > 1000);
+  CHECK(missed == 0);
+  CHECK(lookups > 500);
+  CHECK(ways_back > 50);
 }
 
 #endif

@@ -65,7 +65,7 @@ TEST_CASE("a private daemon's configuration holds what the bench decided", "[ctl
   for (const char* part :
        {"runtime_dir = \"/tmp/x \\\"y\\\"\"", "l2_bytes = 123", "l3_bytes = 456",
         "reserve_slots = 7", "disk_backend = \"threads\"", "commit_interval_ms = 250",
-        "cold_start = \"load\""}) {
+        "mode = \"load\""}) {
     CHECK(text.find(part) != std::string::npos);
   }
 }

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// boot: starts of the daemon, also those that a fault or a power cut breaks off, and its deaths.
+#include "tests/sim/driver.h"
+
+namespace hc::sim {
+
+namespace {
+
+constexpr int kStartsMax = 400;
+
+}  // namespace
+
+// Another family, or the same one with other budgets; only in an empty store.
+void Driver::new_family(bool same_space) {
+  const SpaceDescriptor space = world_.scenario.space;
+  Scenario scenario = draw_scenario(world_.prng, ++family_, options_.big_payloads);
+  if (same_space) {
+    Scenario kept = world_.scenario;
+    const std::uint64_t more = world_.prng.between(100, 250);
+    kept.options.spaces.l3_bytes = kept.options.spaces.l3_bytes * more / 100;
+    kept.options.spaces.reserve_slots = world_.prng.between32(2, 4);
+    scenario = kept;
+  }
+  world_.scenario = scenario;
+  world_.copier.set_jobs_max(scenario.copies_max);
+  world_.model.reset(scenario.universe);
+  world_.trace.add("family", family_, same_space ? 1 : 0, scenario.shard_count,
+                   scenario.space.kinds.size());
+}
+
+void Driver::boot(ColdStartMode mode) {
+  world_.index.damage_rows();
+  int starts = 0;
+  while (!try_boot(mode)) {
+    world_.laws.expect(++starts < kStartsMax, 5, "the daemon never starts");
+    kill();
+  }
+  if (mode == ColdStartMode::clear) {
+    world_.model.forget_all(world_.model.next(), true);
+    watch_.forget_remembered();
+    world_.laws.expect(!world_.has_catalog(), 2, "a store is not empty after a cold start clear");
+  }
+  watch_.observe();
+  watch_.check_recovered();
+  watch_.walk(true);
+}
+
+bool Driver::try_boot(ColdStartMode mode) {
+  const bool cut = world_.prng.percent(world_.plan.power_cut);
+  world_.disk.cut_power_at_write(cut ? world_.prng.between32(1, 3) : 0);
+  world_.engine = std::make_unique<Engine>(world_.disk, world_.index, world_.copier, clients_,
+                                           world_.scenario.options);
+  watch_.observe();
+  world_.trace.add("start", static_cast<std::uint64_t>(mode), cut ? 1 : 0);
+  Uuid uuid{};
+  for (std::uint8_t& byte : uuid) {
+    byte = static_cast<std::uint8_t>(world_.prng.next());
+  }
+  const auto opened = world_.engine->open(uuid);
+  if (!opened) {
+    world_.laws.expect(opened.error().code == Code::io_error, 2, opened.error().text.c_str());
+    return false;
+  }
+  if (world_.prng.one_in(4)) {
+    world_.laws.expect(!clients_.attach(0, 0, world_.scenario.first_shard), 4,
+                       "an attach succeeded while the daemon holds");
+    turn();
+  }
+  const auto started = world_.engine->cold_start(mode);
+  if (!started) {
+    world_.laws.expect(started.error().code == Code::io_error, 2, started.error().text.c_str());
+    return false;
+  }
+  return finish_loading();
+}
+
+// False: killed while it loads.
+bool Driver::finish_loading() {
+  const bool cut = world_.prng.one_in(6);
+  std::uint32_t turns_left = world_.prng.between32(0, 20);
+  while (world_.engine->state() == EngineState::loading) {
+    if (cut && turns_left-- == 0) {
+      world_.trace.add("killed while loading");
+      return false;
+    }
+    advance(100'000);
+  }
+  return !world_.disk.power_is_cut();
+}
+
+void Driver::kill() {
+  const Crash how = world_.disk.power_is_cut() || world_.prng.one_in(2) ? Crash::power
+                                                                        : Crash::process;
+  ++world_.tally.crashes;
+  world_.trace.add("crash", static_cast<std::uint64_t>(how));
+  if (world_.engine->state() == EngineState::serving) {
+    watch_.walk(false);
+    watch_.remember_durable();
+  }
+  world_.copier.crash();
+  world_.index.crash();
+  world_.disk.crash(how);
+  world_.engine.reset();
+  order_.reset();
+  clients_.daemon_died();
+  world_.model.daemon_died();
+  watch_.observe();
+}
+
+void Driver::crash_and_boot() {
+  kill();
+  const bool clear = world_.prng.one_in(7);
+  boot(clear ? ColdStartMode::clear : ColdStartMode::load);
+  if (clear && world_.prng.one_in(2)) {
+    // The operator changes the configuration with the clear.
+    const bool same_space = world_.prng.one_in(3);
+    kill();
+    new_family(same_space);
+    boot(ColdStartMode::clear);
+  }
+  attach_some();
+  if (world_.prng.one_in(2)) {
+    audit(8);
+  }
+}
+
+// The slab files never take more than the budget.
+void Driver::check_budget() {
+  std::uint64_t bytes = 0;
+  const auto files = world_.disk.list();
+  for (const FileInfo& file : *files) {
+    bytes += file.name.rfind("slab-", 0) == 0 ? file.size_bytes : 0;
+  }
+  world_.laws.expect(bytes <= world_.scenario.options.spaces.l3_bytes, 3,
+                     "the slab files take more than their budget");
+}
+
+}  // namespace hc::sim
