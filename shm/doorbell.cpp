@@ -57,8 +57,7 @@ void wake_client(std::uint32_t& wake_word, const std::uint32_t& client_waiting) 
   full_fence();
   if (load_relaxed(client_waiting) != 0) {
     // FUTEX_WAKE without the private flag: the sleeper is another process.
-    static_cast<void>(
-        ::syscall(SYS_futex, &wake_word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0));
+    static_cast<void>(::syscall(SYS_futex, &wake_word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0));
   }
 }
 
@@ -74,10 +73,14 @@ Code wait_on(const std::uint32_t& word, std::uint32_t seen, std::int64_t timeout
   while (::syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, seen, &end, nullptr,
                    FUTEX_BITSET_MATCH_ANY) != 0) {
     switch (errno) {
-      case EINTR: continue;
-      case EAGAIN: return Code::ok;
-      case ETIMEDOUT: return Code::timed_out;
-      default: return Code::io_error;
+      case EINTR:
+        continue;
+      case EAGAIN:
+        return Code::ok;
+      case ETIMEDOUT:
+        return Code::timed_out;
+      default:
+        return Code::io_error;
     }
   }
   return Code::ok;

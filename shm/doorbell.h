@@ -45,8 +45,12 @@ Result<UniqueFd> make_doorbell();
 [[nodiscard]] Code ring_if_sleeping(int doorbell_fd, const std::uint32_t& daemon_sleeping);
 
 // D1 and D5. The caller runs D1 for all its sessions, full_fence() once, then looks again.
-inline void mark_sleeping(std::uint32_t& daemon_sleeping) { store_relaxed(daemon_sleeping, 1); }
-inline void mark_awake(std::uint32_t& daemon_sleeping) { store_relaxed(daemon_sleeping, 0); }
+inline void mark_sleeping(std::uint32_t& daemon_sleeping) {
+  store_relaxed(daemon_sleeping, 1);
+}
+inline void mark_awake(std::uint32_t& daemon_sleeping) {
+  store_relaxed(daemon_sleeping, 0);
+}
 
 // Daemon, after it published completions: raises the word, and wakes if the client waits.
 // `wake_word` has one writer, the caller. Never blocks.
@@ -57,7 +61,9 @@ void wake_client(std::uint32_t& wake_word, const std::uint32_t& client_waiting);
 // of the threads of a client one at a time runs this; the others wait for that one.
 [[nodiscard]] std::uint32_t begin_wait(std::uint32_t& client_waiting,
                                        const std::uint32_t& wake_word);
-inline void end_wait(std::uint32_t& client_waiting) { store_relaxed(client_waiting, 0); }
+inline void end_wait(std::uint32_t& client_waiting) {
+  store_relaxed(client_waiting, 0);
+}
 
 // Sleeps while `word` equals `seen`, at most `timeout_ns` (0 or less: not at all). The word may
 // be mapped read-only. ok: woken, or the word differs, or for no reason: look again.

@@ -74,6 +74,8 @@ class [[nodiscard]] GenerationsReader {
   std::uint64_t count_;
 };
 
-constexpr bool generation_is_whole(std::uint64_t generation) { return (generation & 1) == 0; }
+constexpr bool generation_is_whole(std::uint64_t generation) {
+  return (generation & 1) == 0;
+}
 
 }  // namespace hc

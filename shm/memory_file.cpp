@@ -102,8 +102,7 @@ Result<MemoryFile> MemoryFile::create(const std::string& name, std::uint64_t siz
                                       const MemoryFileOptions& options) {
   constexpr std::uint64_t kBytesMax = 1ULL << 62;
   if (size_bytes == 0 || size_bytes > kBytesMax) {
-    return make_error(Code::bad_argument,
-                      describe(name, size_bytes) + ": size must be 1 .. 2^62");
+    return make_error(Code::bad_argument, describe(name, size_bytes) + ": size must be 1 .. 2^62");
   }
   if (options.try_huge_pages) {
     const std::uint64_t huge_bytes = round_up(size_bytes, kHugePageBytes);

@@ -41,9 +41,12 @@ class MappingHandle {
 Code code_of(int sys_errno) {
   switch (sys_errno) {
     case EACCES:
-    case EPERM: return Code::refused;
-    case ENOMEM: return Code::no_space;
-    default: return Code::io_error;
+    case EPERM:
+      return Code::refused;
+    case ENOMEM:
+      return Code::no_space;
+    default:
+      return Code::io_error;
   }
 }
 
@@ -61,8 +64,8 @@ Result<void> check_inside_file(int fd, const RegionOptions& options) {
   const auto file_bytes = static_cast<std::uint64_t>(info.st_size);
   if (options.size_bytes == 0 || options.offset_bytes > file_bytes ||
       options.size_bytes > file_bytes - options.offset_bytes) {
-    return make_error(Code::bad_argument, describe(options) + " of " +
-                                              std::to_string(file_bytes) + " bytes");
+    return make_error(Code::bad_argument,
+                      describe(options) + " of " + std::to_string(file_bytes) + " bytes");
   }
   return {};
 }

@@ -21,9 +21,9 @@ struct RegionOptions {
   std::uint64_t offset_bytes = 0;  // any; with huge pages a multiple of their size
   std::uint64_t size_bytes = 0;    // 1 or more
   bool read_only = true;
-  bool keep_from_fork = true;   // A forked child (Python engines fork) does not inherit it.
-  bool keep_from_dump = true;   // Payload is not written to core dumps.
-  bool hint_huge_pages = false; // Transparent huge pages where the system offers them.
+  bool keep_from_fork = true;    // A forked child (Python engines fork) does not inherit it.
+  bool keep_from_dump = true;    // Payload is not written to core dumps.
+  bool hint_huge_pages = false;  // Transparent huge pages where the system offers them.
 };
 
 class [[nodiscard]] Region {

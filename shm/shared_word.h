@@ -18,7 +18,7 @@
 namespace hc {
 
 template <typename Word>
-concept SharedWord = std::integral<Word> && (sizeof(Word) == 4 || sizeof(Word) == 8);
+concept SharedWord = std::integral<Word> &&(sizeof(Word) == 4 || sizeof(Word) == 8);
 
 static_assert(__atomic_always_lock_free(4, nullptr) && __atomic_always_lock_free(8, nullptr),
               "a lock inside an atomic would be private to one process");
@@ -44,7 +44,9 @@ void store_relaxed(Word& word, std::type_identity_t<Word> value) {
 }
 
 // Orders an earlier store before a later load, which acquire and release do not.
-inline void full_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline void full_fence() {
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
 
 // A short wait inside a bounded spin.
 inline void spin_pause() {

@@ -32,7 +32,9 @@ static_assert(offsetof(StatusWords, resident) == offsetof(StatusEntry, resident)
 static_assert(offsetof(StatusWords, stored) == offsetof(StatusEntry, stored));
 static_assert(offsetof(StatusWords, durable) == offsetof(StatusEntry, durable));
 
-inline HashWords hash_words(const PageHash& hash) { return std::bit_cast<HashWords>(hash.bytes); }
+inline HashWords hash_words(const PageHash& hash) {
+  return std::bit_cast<HashWords>(hash.bytes);
+}
 
 // No entry lies farther than this from its home, so a lookup is bounded whatever the hashes are.
 // Hashes that are uniform never come near it in a table that is at most half full.

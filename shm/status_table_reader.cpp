@@ -55,9 +55,8 @@ StatusTableReader::StatusTableReader(Region region, std::uint64_t capacity, cons
       space_(space) {}
 
 Result<StatusTableReader> StatusTableReader::attach(UniqueFd fd, std::uint64_t size_bytes) {
-  auto file = MemoryFile::from_fd(std::move(fd), {.size_bytes = size_bytes,
-                                                  .require_sealed = true,
-                                                  .allow_huge_pages = true});
+  auto file = MemoryFile::from_fd(
+      std::move(fd), {.size_bytes = size_bytes, .require_sealed = true, .allow_huge_pages = true});
   HC_TRY(file);
   auto region = Region::map(file->fd(), {.offset_bytes = 0,
                                          .size_bytes = size_bytes,
@@ -137,7 +136,9 @@ std::size_t StatusTableReader::lookup_many(std::span<const PageHash> hashes,
   return found;
 }
 
-std::uint64_t StatusTableReader::pages() const { return load_acquire(header_->pages); }
+std::uint64_t StatusTableReader::pages() const {
+  return load_acquire(header_->pages);
+}
 
 // Whether an entry is empty or another page's is told by one load, with no look at the sequence:
 // the page has left this entry, or has not come yet and still stands where it came from.

@@ -190,7 +190,9 @@ void StatusTableWriter::remove(std::uint64_t index) {
   set_pages(pages_ - 1);
 }
 
-void StatusTableWriter::toggle_moves() { store_release(header_->moves, ++moves_); }
+void StatusTableWriter::toggle_moves() {
+  store_release(header_->moves, ++moves_);
+}
 
 void StatusTableWriter::set_pages(std::uint64_t pages) {
   HC_CHECK(pages <= capacity() / 2);

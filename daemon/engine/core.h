@@ -44,7 +44,14 @@ struct EngineOptions {
 };
 
 // Who a completion of the io queue belongs to; the upper byte of its cookie.
-enum class IoOwner : std::uint8_t { spill = 1, fill = 2, zero = 3, commit = 4, superblock = 5, scan = 6 };
+enum class IoOwner : std::uint8_t {
+  spill = 1,
+  fill = 2,
+  zero = 3,
+  commit = 4,
+  superblock = 5,
+  scan = 6,
+};
 
 constexpr std::uint64_t io_cookie(IoOwner owner, std::uint64_t value) {
   return static_cast<std::uint64_t>(owner) << 56 | value;

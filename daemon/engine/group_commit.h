@@ -43,7 +43,7 @@ class GroupCommit {
   Instant next_due() const;  // with work: when turn() would start a group
   std::uint64_t written_waiting() const { return written_waiting_; }
   void count_written(std::int64_t delta) {
-    written_waiting_ = static_cast<std::uint64_t>(static_cast<std::int64_t>(written_waiting_) + delta);
+    written_waiting_ += static_cast<std::uint64_t>(delta);  // wraps back: the sum is not negative
   }
   void pause(bool paused) { paused_ = paused; }
   // Clear: forgets everything queued; idle and paused.

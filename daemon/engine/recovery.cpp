@@ -157,21 +157,18 @@ void Recovery::install() {
     return;
   }
   Catalog& catalog = *core.catalog;
-  std::vector<std::vector<Slab::Live>> live(core.spaces->slabs().count());
   for (const Candidate& candidate : candidates_) {
-    const PageId page = catalog.page_of(candidate.ref);
     if (!candidate.live) {
-      works_.commit.mark_dirty(page);
+      works_.commit.mark_dirty(catalog.page_of(candidate.ref));
       continue;
     }
     Part& part = catalog.part(candidate.ref);
     part.l3 = L3State::durable;
     part.slot = candidate.slot;
     part.generation = candidate.generation;
-    live[candidate.slab.value].push_back({candidate.slot, candidate.generation});
   }
-  for (std::uint16_t slab = 0; slab < live.size(); ++slab) {
-    install_slab(SlabId{slab}, std::move(live[slab]));
+  for (std::uint16_t slab = 0; slab < core.spaces->slabs().count(); ++slab) {
+    install_slab(SlabId{slab});
   }
   catalog.set_clock(clock_);
   for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
@@ -187,17 +184,31 @@ void Recovery::install() {
   candidates_.clear();
 }
 
-// Live slots of one slab, and its eviction order: oldest access last.
-void Recovery::install_slab(SlabId slab, std::vector<Slab::Live> live) {
+// The slots of one slab, and its eviction order: oldest access last. A slot of which every row was
+// dropped is handed out again only when the index has forgotten those rows.
+void Recovery::install_slab(SlabId slab) {
   Core& core = works_.core;
-  core.spaces->slabs().slab(slab).rebuild(live);
+  std::vector<Slab::Live> live;
+  std::vector<SlotId> limbo;
   std::vector<std::pair<std::uint64_t, PartRef>> order;
-  for (const Candidate& candidate : candidates_) {
-    if (candidate.live && candidate.slab == slab) {
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    const Candidate& candidate = candidates_[i];
+    if (candidate.slab != slab) {
+      continue;
+    }
+    // Candidates of one slot stand together; a live one among them is the only one.
+    const bool last = i + 1 == candidates_.size() || candidates_[i + 1].slab != slab ||
+                      candidates_[i + 1].slot != candidate.slot;
+    if (candidate.live) {
       const Page& page = core.catalog->page(core.catalog->page_of(candidate.ref));
+      live.push_back({candidate.slot, candidate.generation});
       order.emplace_back(page.last_access, candidate.ref);
+    } else if (last && (live.empty() || live.back().slot != candidate.slot)) {
+      limbo.push_back(candidate.slot);
+      works_.commit.add_limbo({slab, candidate.slot});
     }
   }
+  core.spaces->slabs().slab(slab).rebuild(live, limbo);
   std::sort(order.begin(), order.end());
   for (const auto& [access, ref] : order) {
     core.slot_order.insert(*core.catalog, slab, ref);

@@ -47,7 +47,7 @@ class Recovery {
   void add_row(const IndexRow& row);
   void judge(Candidate& candidate, const IoEvent& event);
   void install();
-  void install_slab(SlabId slab, std::vector<Slab::Live> live);
+  void install_slab(SlabId slab);
 
   Works& works_;
   LoadProgress progress_;

@@ -92,6 +92,9 @@ Result<std::unique_ptr<VolumeDisk>> make_threads(const DiskOptions& options) {
 }  // namespace
 
 Result<std::unique_ptr<VolumeDisk>> make_disk(const DiskOptions& options) {
+  // A folder that can't be used is no reason to step down.
+  const auto folder = Volume::open_dir({options.dir, options.lock_retry_ms});
+  HC_TRY(folder);
   if (options.backend != DiskBackend::threads) {
     auto disk = make_uring(options);
     if (disk) {

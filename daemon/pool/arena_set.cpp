@@ -36,7 +36,8 @@ Result<void> ArenaSet::add_kind(const KindFrames& spec, std::uint64_t first_gene
   Kind kind;
   kind.frame_bytes = static_cast<std::uint32_t>(blob_bytes(spec.payload_bytes));
   kind.frame_count = spec.frame_count;
-  const std::uint64_t per_arena = std::max<std::uint64_t>(1, options.arena_bytes / kind.frame_bytes);
+  const std::uint64_t per_arena =
+      std::max<std::uint64_t>(1, options.arena_bytes / kind.frame_bytes);
   kind.frames_per_arena =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(per_arena, spec.frame_count));
   kind.first_arena = static_cast<std::uint32_t>(arenas_.size());

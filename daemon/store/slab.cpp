@@ -96,10 +96,9 @@ void Slab::unpin(SlotId slot) {
   }
 }
 
-void Slab::rebuild(const std::vector<Live>& live) {
+void Slab::rebuild(const std::vector<Live>& live, const std::vector<SlotId>& limbo) {
   HC_CHECK(live_count_ == 0 && limbo_count_ == 0);
-  std::vector<SlotId> taken;
-  taken.reserve(live.size());
+  std::vector<SlotId> taken = limbo;
   for (const Live& entry : live) {
     taken.push_back(entry.slot);
   }
@@ -107,6 +106,9 @@ void Slab::rebuild(const std::vector<Live>& live) {
   for (const Live& entry : live) {
     move(entry.slot, SlotState::committed);
     slots_[entry.slot.value].generation = entry.generation;
+  }
+  for (const SlotId slot : limbo) {
+    move(slot, SlotState::limbo);
   }
 }
 

@@ -24,8 +24,9 @@ inline constexpr std::size_t kSlotStates = 6;
 // Row: from, column: to.
 inline constexpr std::array<std::array<bool, kSlotStates>, kSlotStates> kSlotMoves = {{
     //            free   writing written commit limbo  quarantined
-    /* free */ {{false, true, false, true, false, false}},  // committed: found live by recovery
-    /* writing */ {{true, false, true, false, true, true}},  // free: write failed before a device saw it
+    // From free to committed or limbo: found by recovery, live or named by a row it has dropped.
+    /* free */ {{false, true, false, true, true, false}},
+    /* writing */ {{true, false, true, false, true, true}},  // free: the write failed
     /* written */ {{false, false, false, true, true, true}},
     /* committed */ {{false, false, false, false, true, true}},
     /* limbo */ {{true, false, false, false, false, true}},
@@ -70,12 +71,13 @@ class Slab {
   void pin(SlotId slot);
   void unpin(SlotId slot);
 
-  // Recovery: exactly these slots are committed, all others free. Nothing may be pinned.
+  // Recovery: exactly the slots of `live` are committed, those of `limbo` wait for the commit that
+  // erases their rows, all others are free. No slot stands twice; nothing may be pinned.
   struct Live {
     SlotId slot;
     Generation generation;
   };
-  void rebuild(const std::vector<Live>& live);
+  void rebuild(const std::vector<Live>& live, const std::vector<SlotId>& limbo);
   // Clear: every slot that no read pins and that is not being written is free; the rest follow
   // when their I/O ends (the caller waits for that before it calls this).
   void reset();

@@ -120,6 +120,7 @@ void Driver::act_operator() {
   world_.trace.add("clear store");
   order_ = Order{true, 0, world_.model.next()};
   world_.model.forget_all(order_->sequence, false);
+  watch_.set_clearing(true);
   world_.laws.expect(world_.engine->start_clear().has_value(), 4, "a clear was refused");
 }
 

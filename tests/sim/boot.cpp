@@ -102,6 +102,7 @@ void Driver::kill() {
   world_.disk.crash(how);
   world_.engine.reset();
   order_.reset();
+  watch_.set_clearing(false);
   clients_.daemon_died();
   world_.model.daemon_died();
   watch_.observe();

@@ -321,8 +321,7 @@ void Clients::end_op(SimSession& session, SimOp& op) {
   ops_.erase(op.serial);
 }
 
-void Clients::check_deadlines() {
-  const Instant now = world_.clock.time();
+void Clients::check_deadlines(Instant now) {
   for (const auto& [serial, op] : ops_) {
     if (op.deadline > now) {
       continue;

@@ -106,7 +106,7 @@ class Clients final : public CompletionSink {
   void complete(SessionId session, const CompletionEntry& entry,
                 std::span<const FrameRef> frames) override;
 
-  void check_deadlines();
+  void check_deadlines(Instant turned);  // after a turn at this time
   // Reads a lease's frames as a client would.
   void check_lease(const SimLease& lease);
   void scribble_late(std::uint32_t number);  // a client goes on with memory of a late store

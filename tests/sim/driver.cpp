@@ -64,14 +64,15 @@ void Driver::advance(std::int64_t delta_ns) {
 }
 
 void Driver::turn() {
+  const Instant now = world_.clock.time();
   if (++turns_ % kTwiceEvery == 0) {
     turn_twice();
   } else {
-    world_.engine->turn(world_.clock.time());
+    world_.engine->turn(now);
   }
   if (world_.engine->state() == EngineState::serving) {
     clients_.turn();
-    clients_.check_deadlines();
+    clients_.check_deadlines(now);
     finish_order();
   }
   watch_.observe();
@@ -108,6 +109,7 @@ void Driver::finish_order() {
   }
   world_.engine->finish_order();
   order_.reset();
+  watch_.set_clearing(false);
 }
 
 void Driver::close_sessions() {

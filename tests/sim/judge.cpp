@@ -195,6 +195,8 @@ void Clients::judge_free(SimOp& op, Code code) {
   if (code != Code::ok) {
     return;
   }
+  const SpaceNo space = world_.core().sessions.find(sessions_[op.session].id)->space;
+  const BlobSeed seed = world_.core().superblock->seed_of(space);
   for (const WipePlace& place : op.wipes) {
     const bool others = std::any_of(op.pages.begin(), op.pages.end(), [&](std::uint32_t number) {
       return world_.model.at(op.version, number).frees_open > 0;
@@ -202,8 +204,8 @@ void Clients::judge_free(SimOp& op, Code code) {
     BlockBytes block{};
     BlobHeader header{};
     world_.disk.read_durable(place.file, place.offset_bytes, block);
-    std::memcpy(&header, block.data(), sizeof header);
-    const bool back = header.magic == kBlobMagic && header.page_hash == place.page &&
+    const bool back = parse_header_block(block, seed, header) == BlobVerdict::good &&
+                      header.page_hash == place.page &&
                       header.generation == place.generation.value;
     const SimFile* file = world_.disk.file(place.file);
     const auto at = static_cast<std::size_t>(place.offset_bytes / kBlockBytes);

@@ -28,6 +28,8 @@ class Watch {
   void remember_durable();
   void check_recovered();
   void forget_remembered() { remembered_.clear(); }
+  // While a clear of the store runs, slots of forgotten pages wait in the slabs for the reset.
+  void set_clearing(bool clearing) { clearing_ = clearing; }
 
  private:
   struct SeenPage {
@@ -73,6 +75,7 @@ class Watch {
   std::vector<SeenPage> pages_;
   std::vector<SeenPart> parts_;
   std::vector<std::vector<SeenSlot>> slots_;
+  bool clearing_ = false;
   std::uint32_t pages_free_ = 0;
   std::uint64_t sequence_ = 0;      // of the model, at the last look
   std::uint64_t faults_ = 0;

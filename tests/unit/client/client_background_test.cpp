@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -221,6 +222,23 @@ TEST_CASE("a region unregistered while no daemon is there is not registered agai
   rig.daemon->set([](FakeOptions& o) { o.refuse_attach = Code::ok; });
   rig.daemon->await_attach(2);
   rig.await_state(HICACHE_OK);
+  CHECK(rig.daemon->regions().empty());
+}
+
+TEST_CASE("a region unregistered in the middle of a reattach is taken back after it") {
+  Rig rig;
+  rig.daemon->set([](FakeOptions& o) { o.answer_calls = false; });
+  rig.daemon->crash();
+  rig.daemon->await_held(1);  // The registration of region 3.
+
+  CHECK(hicache_unregister_region(rig.client, 3, test::kCallMs) == HICACHE_OK);
+  rig.daemon->answer_held();
+  rig.await_state(HICACHE_OK);
+
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!rig.daemon->regions().empty() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
   CHECK(rig.daemon->regions().empty());
 }
 

@@ -155,11 +155,18 @@ TEST_CASE("a space switch reads the new table, ends leases and holds for later a
   CHECK(prefix.usable_pages == 1);
   const hicache_op op = test::sample_op();
   std::uint64_t op_id = 0;
-  REQUIRE(hicache_reload(rig.client, &op, pages.pages.data(), 1, &op_id) == HICACHE_OK);
-  CompletionEntry granted =
-      FakeDaemon::answer(rig.daemon->next_request(), Code::ok, Ack::done);
-  granted.lease = 77;
-  rig.daemon->complete(granted);
+  const auto reload = [&](std::uint64_t lease) {
+    REQUIRE(hicache_reload(rig.client, &op, pages.pages.data(), 1, &op_id) == HICACHE_OK);
+    CompletionEntry granted =
+        FakeDaemon::answer(rig.daemon->next_request(), Code::ok, Ack::done);
+    granted.lease = lease;
+    rig.daemon->complete(granted);
+  };
+  reload(76);
+  const std::uint64_t lease = rig.next().lease;
+  hicache_view view{};
+  REQUIRE(hicache_lease_view(rig.client, lease, 0, 0, &view) == HICACHE_OK);
+  reload(77);
 
   REQUIRE(hicache_space_switch(rig.client, "v2", test::kCallMs) == HICACHE_OK);
 
@@ -171,6 +178,7 @@ TEST_CASE("a space switch reads the new table, ends leases and holds for later a
   const hicache_completion done = rig.next();
   CHECK(done.op_id == op_id);
   CHECK(done.lease == 0);  // Granted before the switch, released by it.
+  CHECK(hicache_lease_view(rig.client, lease, 0, 0, &view) == HICACHE_NOT_FOUND);
 
   rig.daemon->crash();
   rig.daemon->await_attach(2);

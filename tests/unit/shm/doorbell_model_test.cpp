@@ -161,23 +161,43 @@ class Explorer {
         }
         self.buffer.push_back({step.word, step.value});
         return self.buffer.size() <= kBufferMax;
-      case Op::load: self.reg = read(state, who, step.word); return true;
-      case Op::load_seen: self.seen = read(state, who, step.word); return true;
-      case Op::fence: return self.buffer.empty();
-      case Op::skip_zero: self.at = self.reg == 0 ? step.value : self.at; return true;
-      case Op::skip_new: self.at = self.reg != self.taken ? step.value : self.at; return true;
+      case Op::load:
+        self.reg = read(state, who, step.word);
+        return true;
+      case Op::load_seen:
+        self.seen = read(state, who, step.word);
+        return true;
+      case Op::fence:
+        return self.buffer.empty();
+      case Op::skip_zero:
+        self.at = self.reg == 0 ? step.value : self.at;
+        return true;
+      case Op::skip_new:
+        self.at = self.reg != self.taken ? step.value : self.at;
+        return true;
       case Op::take:
         self.taken = self.reg;
         for (std::uint8_t i = 0; i < self.taken; ++i) {
           state.torn = state.torn || state.memory[std::size_t{kEntry1} + i] == 0;
         }
         return true;
-      case Op::halt_if: self.at = self.taken == step.value ? 255 : self.at; return true;
-      case Op::jump: self.at = step.value; return true;
-      case Op::ring: state.bell = true; return true;
-      case Op::sleep_bell: return std::exchange(state.bell, false);
-      case Op::wake: state.threads[1 - who].asleep = false; return true;
-      case Op::sleep_word: self.asleep = state.memory[step.word] == self.seen; return true;
+      case Op::halt_if:
+        self.at = self.taken == step.value ? 255 : self.at;
+        return true;
+      case Op::jump:
+        self.at = step.value;
+        return true;
+      case Op::ring:
+        state.bell = true;
+        return true;
+      case Op::sleep_bell:
+        return std::exchange(state.bell, false);
+      case Op::wake:
+        state.threads[1 - who].asleep = false;
+        return true;
+      case Op::sleep_word:
+        self.asleep = state.memory[step.word] == self.seen;
+        return true;
     }
     return false;
   }
@@ -191,7 +211,9 @@ class Explorer {
 constexpr bool kFence = true;
 constexpr bool kNoFence = false;
 
-std::uint8_t here(const Program& program) { return static_cast<std::uint8_t>(program.size()); }
+std::uint8_t here(const Program& program) {
+  return static_cast<std::uint8_t>(program.size());
+}
 
 // K1 to K5, once per entry.
 Program doorbell_client(bool fence) {

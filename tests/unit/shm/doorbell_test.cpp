@@ -15,8 +15,8 @@
 #include <thread>
 
 #include "proto/ring_layout.h"
-#include "tests/unit/shm/shm_test_support.h"
 #include "support/catch.h"
+#include "tests/unit/shm/shm_test_support.h"
 
 using namespace hc;
 using namespace hc::test;
@@ -71,7 +71,9 @@ struct SharedWordPair {
 };
 
 sem_t signal_seen;
-void count_signal(int) { ::sem_post(&signal_seen); }
+void count_signal(int) {
+  ::sem_post(&signal_seen);
+}
 
 }  // namespace
 
@@ -150,8 +152,8 @@ TEST_CASE("waiting on a word that already changed returns at once") {
 
 TEST_CASE("waiting on a word that nobody raises times out") {
   const SharedWordPair pair;
-  const std::int64_t timeout_ns = GENERATE(std::int64_t{1'000'000}, std::int64_t{0},
-                                           std::int64_t{-1}, INT64_MIN);
+  const std::int64_t timeout_ns =
+      GENERATE(std::int64_t{1'000'000}, std::int64_t{0}, std::int64_t{-1}, INT64_MIN);
   CHECK(wait_on(pair.seen, 0, timeout_ns) == Code::timed_out);
 }
 

@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "shm/shared_word.h"
-#include "tests/unit/shm/shm_test_support.h"
 #include "support/catch.h"
 #include "support/dies.h"
+#include "tests/unit/shm/shm_test_support.h"
 
 using namespace hc;
 using namespace hc::test;
@@ -32,7 +32,9 @@ GenerationsReader attach_to(const GenerationsWriter& writer) {
   return std::move(*reader);
 }
 
-UniqueFd copy_of(int fd) { return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+UniqueFd copy_of(int fd) {
+  return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+}
 
 }  // namespace
 

@@ -9,15 +9,17 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "tests/unit/shm/shm_test_support.h"
 #include "support/catch.h"
+#include "tests/unit/shm/shm_test_support.h"
 
 using namespace hc;
 using namespace hc::test;
 
 namespace {
 
-int seals_of(int fd) { return ::fcntl(fd, F_GET_SEALS); }
+int seals_of(int fd) {
+  return ::fcntl(fd, F_GET_SEALS);
+}
 
 UniqueFd raw_memory(const char* name, std::int64_t size_bytes, int seals) {
   UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -187,8 +189,7 @@ TEST_CASE("a peer's file without the shrink seal is refused unless that is allow
 }
 
 TEST_CASE("a peer's file that is too short is refused with both sizes") {
-  const std::string line =
-      refusal(raw_memory("peer", 4096, F_SEAL_SHRINK), {.size_bytes = 4097});
+  const std::string line = refusal(raw_memory("peer", 4096, F_SEAL_SHRINK), {.size_bytes = 4097});
   CHECK(line == "memory file has 4096 bytes, wanted at least 4097");
 }
 

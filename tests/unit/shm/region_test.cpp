@@ -6,9 +6,9 @@
 
 #include <cerrno>
 
-#include "tests/unit/shm/shm_test_support.h"
 #include "support/catch.h"
 #include "support/dies.h"
+#include "tests/unit/shm/shm_test_support.h"
 
 using namespace hc;
 using namespace hc::test;

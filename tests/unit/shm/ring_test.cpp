@@ -9,9 +9,9 @@
 #include "proto/ring_layout.h"
 #include "shm/ring_consumer.h"
 #include "shm/ring_producer.h"
-#include "tests/unit/shm/shm_test_support.h"
 #include "support/catch.h"
 #include "support/dies.h"
+#include "tests/unit/shm/shm_test_support.h"
 
 using namespace hc;
 using namespace hc::test;
@@ -208,8 +208,8 @@ TEST_CASE("the rings of a session work over two files, each written by one side"
   const auto* client_seen = client_theirs.at<ClientHeader>(0);
   const auto* server_seen = server_theirs.at<ServerHeader>(0);
 
-  RequestProducer ask(client_mine.writable_bytes().subspan(kRequestsOffset),
-                      client->request_tail, server_seen->request_head);
+  RequestProducer ask(client_mine.writable_bytes().subspan(kRequestsOffset), client->request_tail,
+                      server_seen->request_head);
   RequestConsumer serve(client_theirs.bytes().subspan(kRequestsOffset), server->request_head,
                         client_seen->request_tail);
   CompletionProducer answer(server_mine.writable_bytes().subspan(kCompletionsOffset),

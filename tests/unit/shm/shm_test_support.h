@@ -34,7 +34,9 @@ inline std::uint64_t mix(std::uint64_t number) {
   return number ^ (number >> 31);
 }
 
-inline PageHash page_number(std::uint64_t number) { return hash_at(mix(number), number); }
+inline PageHash page_number(std::uint64_t number) {
+  return hash_at(mix(number), number);
+}
 
 // The block of /proc/self/smaps that holds `address`, from its first line to its VmFlags.
 inline std::string smaps_of(const void* address) {

@@ -43,7 +43,9 @@ void on_trap(int, siginfo_t*, void* context) {
   }
 }
 
-void on_fault(int, siginfo_t*, void*) { at_fault(); }
+void on_fault(int, siginfo_t*, void*) {
+  at_fault();
+}
 
 // A signal handler for as long as it lives.
 class Handler {
@@ -126,8 +128,8 @@ class Chain {
 
   // Lets or forbids the reader (not the writer) the entries 0..63 or 64..127.
   void allow(std::size_t page, bool allowed) const {
-    HC_CHECK(::mprotect(entries_ + page * kPageBytes, kPageBytes,
-                        allowed ? PROT_READ : PROT_NONE) == 0);
+    HC_CHECK(
+        ::mprotect(entries_ + page * kPageBytes, kPageBytes, allowed ? PROT_READ : PROT_NONE) == 0);
   }
 
  private:

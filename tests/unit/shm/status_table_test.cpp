@@ -10,8 +10,8 @@
 #include "shm/shared_word.h"
 #include "shm/status_table_reader.h"
 #include "shm/status_table_writer.h"
-#include "tests/unit/shm/shm_test_support.h"
 #include "support/catch.h"
+#include "tests/unit/shm/shm_test_support.h"
 
 using namespace hc;
 using namespace hc::test;

@@ -7,8 +7,8 @@
 
 #include "shm/status_table_reader.h"
 #include "shm/status_table_writer.h"
-#include "tests/unit/shm/shm_test_support.h"
 #include "support/catch.h"
+#include "tests/unit/shm/shm_test_support.h"
 
 using namespace hc;
 using namespace hc::test;
@@ -16,12 +16,14 @@ using namespace hc::test;
 namespace {
 
 constexpr std::uint64_t kCapacity = 128;
-constexpr std::uint64_t kStaying = 16;   // put once, then only updated
-constexpr std::uint64_t kPassing = 48;   // put and removed all the time
+constexpr std::uint64_t kStaying = 16;  // put once, then only updated
+constexpr std::uint64_t kPassing = 48;  // put and removed all the time
 
 // All pages share three homes near the end of the table, so that a removal shifts many entries,
 // staying pages among them, while the reader has to read most entries on its way in full.
-PageHash page(std::uint64_t number) { return hash_at(kCapacity - 8 + mix(number) % 3, number); }
+PageHash page(std::uint64_t number) {
+  return hash_at(kCapacity - 8 + mix(number) % 3, number);
+}
 
 // All words of a status follow from one value and the page; a mixture of two does not.
 PageStatus status_of(std::uint64_t number, std::uint64_t value) {
@@ -99,8 +101,8 @@ TEST_CASE("a reader beside a writer sees whole entries and every page that stays
   bool put_well = true;
   for (std::uint64_t step = 0; step < kSteps || asked < kSteps; ++step) {
     // Mostly removals and new puts; a few updates of any page.
-    const std::uint64_t number = random() % 8 == 0 ? random() % (kStaying + kPassing)
-                                                   : kStaying + random() % kPassing;
+    const std::uint64_t number =
+        random() % 8 == 0 ? random() % (kStaying + kPassing) : kStaying + random() % kPassing;
     const bool removes = number >= kStaying && random() % 2 == 0;
     const PageStatus status = removes ? PageStatus{} : status_of(number, random());
     put_well = table->put(page(number), status) == Code::ok && put_well;

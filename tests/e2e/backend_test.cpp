@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// backend_test: the same work over io_uring and over threads, and the step from one to the other.
+#include <algorithm>
+#include <string>
+
+#include "e2e/daemon_process.h"
+#include "e2e/rank.h"
+#include "support/catch.h"
+
+namespace hc::test {
+namespace {
+
+constexpr std::uint32_t kExitUnsupported = 5;
+
+std::size_t occurrences(const std::string& text, const std::string& word) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+// More pages than L2 holds, so that loads come from disk; then a restart.
+void store_evict_reload_restart(DaemonProcess& daemon) {
+  constexpr std::uint32_t kBatch = 32;
+  constexpr std::uint32_t kPages = 256;
+  {
+    Rank rank({daemon.client_socket()});
+    REQUIRE(rank.open() == HICACHE_OK);
+    for (std::uint32_t page = 0; page < kPages; page += kBatch) {
+      REQUIRE(rank.store({page, kBatch, 0}, HICACHE_ACK_DURABLE).code == HICACHE_OK);
+    }
+    std::uint32_t from_disk = 0;
+    for (std::uint32_t page = 0; page < kPages; page += kBatch) {
+      const hicache_completion loaded = rank.load({page, kBatch, 0});
+      REQUIRE(loaded.code == HICACHE_OK);
+      REQUIRE(rank.wrong_bytes({page, kBatch, 0}) == 0);
+      from_disk += loaded.pages_from_l3;
+    }
+    CHECK(from_disk >= kPages / 2);
+  }
+  REQUIRE(daemon.stop() == 0);
+  daemon.start();
+  Rank rank({daemon.client_socket()});
+  REQUIRE(rank.open() == HICACHE_OK);
+  for (std::uint32_t page = 0; page < kPages; page += kBatch) {
+    const hicache_completion loaded = rank.load({page, kBatch, 0});
+    REQUIRE(loaded.code == HICACHE_OK);
+    REQUIRE(loaded.pages_from_l3 == kBatch);
+    REQUIRE(rank.wrong_bytes({page, kBatch, 0}) == 0);
+  }
+}
+
+DaemonOptions small_memory(const std::string& backend) {
+  DaemonOptions options;
+  options.l2_bytes = 2U << 20;  // 73 pages
+  options.disk_backend = backend;
+  return options;
+}
+
+TEST_CASE("The threads back end stores, evicts, reloads and restarts") {
+  DaemonProcess daemon(small_memory("threads"));
+  daemon.start();
+  CHECK(missing(daemon.ask("status").at("disk_backend").get<std::string>(), {"threads"}) == "");
+
+  store_evict_reload_restart(daemon);
+}
+
+TEST_CASE("The uring back end stores, evicts, reloads and restarts, or says what is missing") {
+  DaemonProcess probe(small_memory("automatic"));
+  probe.start();
+  const auto backend = probe.ask("status").at("disk_backend").get<std::string>();
+  DaemonProcess daemon(small_memory("uring"));
+  if (backend.find("io_uring") == std::string::npos) {
+    WARN("this machine has no io_uring: " << backend);
+    CHECK(daemon.start_refused() == kExitUnsupported);
+    CHECK(complaints(daemon.log()).size() == 1);
+    return;
+  }
+  daemon.start();
+  CHECK(missing(daemon.ask("status").at("disk_backend").get<std::string>(), {"io_uring"}) == "");
+
+  store_evict_reload_restart(daemon);
+}
+
+TEST_CASE("Where io_uring is denied, automatic steps down to threads and says so once") {
+  DaemonOptions options = small_memory("automatic");
+  options.deny_io_uring = true;
+  DaemonProcess daemon(options);
+  daemon.start();
+
+  const std::string log = daemon.log();
+  CHECK(occurrences(log, "disk.backend_step_down") == 1);
+  CHECK(missing(log, {"io_uring_setup", "Operation not permitted"}) == "");
+  CHECK(missing(daemon.ask("status").at("disk_backend").get<std::string>(), {"threads"}) == "");
+  store_evict_reload_restart(daemon);
+}
+
+TEST_CASE("Where io_uring is denied, uring refuses to start in one line") {
+  DaemonOptions options = small_memory("uring");
+  options.deny_io_uring = true;
+  DaemonProcess daemon(options);
+
+  CHECK(daemon.start_refused() == kExitUnsupported);
+
+  const auto lines = complaints(daemon.log());
+  REQUIRE(lines.size() == 1);
+  CHECK(missing(lines[0], {"io_uring"}) == "");
+}
+
+TEST_CASE("Pages written by one back end are read by the other") {
+  DaemonProcess daemon(small_memory("automatic"));
+  daemon.start();
+  const Keys keys{1, 40, 0};
+  {
+    Rank rank({daemon.client_socket()});
+    REQUIRE(rank.open() == HICACHE_OK);
+    REQUIRE(rank.store(keys, HICACHE_ACK_DURABLE).code == HICACHE_OK);
+  }
+  daemon.kill_now();
+  daemon.options().disk_backend = "threads";
+  daemon.start();
+
+  Rank rank({daemon.client_socket()});
+  REQUIRE(rank.open() == HICACHE_OK);
+  CHECK(rank.load(keys).code == HICACHE_OK);
+  CHECK(rank.wrong_bytes(keys) == 0);
+}
+
+}  // namespace
+}  // namespace hc::test

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// daemon_process: a real hicached in a folder of its own, which is gone with the test.
+//
+// Owner thread: the test's main thread. Invariants: at most one process runs; start returns when
+// the daemon has said READY=1 to the socket that stands in for a service manager.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "e2e/process.h"
+#include "shm/unique_fd.h"
+#include "support/temp_dir.h"
+
+namespace hc::test {
+
+struct DaemonOptions {
+  std::uint64_t l2_bytes = 8U << 20;
+  std::uint64_t l3_bytes = 64U << 20;
+  std::string cold_start = "load";
+  std::string disk_backend = "automatic";
+  std::uint32_t commit_interval_ms = 20;
+  std::uint32_t lock_wait_ms = 20'000;
+  std::uint32_t sessions_max = 16;
+  bool deny_io_uring = false;
+};
+
+class DaemonProcess {
+ public:
+  explicit DaemonProcess(DaemonOptions options = {});
+  DaemonProcess(const DaemonProcess&) = delete;
+  DaemonProcess& operator=(const DaemonProcess&) = delete;
+
+  // May be changed between two starts.
+  DaemonOptions& options() { return options_; }
+
+  // Fails the test if the daemon does not get ready.
+  void start();
+  void start(const std::string& cold_start);
+  // Starts a daemon that is expected to refuse: its exit status.
+  int start_refused();
+  // SIGTERM: the exit status.
+  int stop();
+  void kill_now();
+
+  pid_t pid() const { return process_->pid(); }
+  bool running() const { return process_ != nullptr && process_->running(); }
+  std::string folder() const { return folder_.str(); }
+  std::string volume() const { return folder_.file("volume"); }
+  std::string config_path() const { return folder_.file("hicached.toml"); }
+  std::string client_socket() const { return folder_.file("hicached.sock"); }
+  std::string admin_socket() const { return folder_.file("admin.sock"); }
+  // Standard error of the latest process.
+  std::string log() const;
+  std::string config_text() const;
+
+  // Asks the admin socket; fails the test if the daemon says no.
+  nlohmann::json ask(const std::string& verb,
+                     const nlohmann::json& arguments = nlohmann::json::object()) const;
+  // The same by cachectl: the exit status.
+  Outcome cachectl(std::vector<std::string> arguments) const;
+
+  // What the kernel says of the process.
+  std::size_t open_descriptors() const;
+  std::size_t mappings() const;
+  std::size_t shared_mappings() const;  // of memory files
+
+ private:
+  void spawn();
+
+  DaemonOptions options_;
+  TempDir folder_;
+  UniqueFd notify_;
+  std::uint32_t starts_ = 0;
+  std::unique_ptr<Process> process_;
+};
+
+}  // namespace hc::test

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// hostile_socket_test: what a client can send over the sockets ends its connection at worst.
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "e2e/process.h"
+#include "e2e/raw_client.h"
+#include "e2e/scene.h"
+#include "support/catch.h"
+
+namespace hc::test {
+namespace {
+
+struct BadAttach {
+  std::string name;
+  std::function<void(RawClient&, AttachTry&)> spoil;
+  Code code;
+  std::string text;
+};
+
+UniqueFd pipe_end() {
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe(ends.data()) == 0);
+  ::close(ends[1]);
+  return UniqueFd(ends[0]);
+}
+
+const std::vector<BadAttach>& bad_attaches() {
+  using A = AttachTry;
+  static const std::vector<BadAttach> table{
+      {"another protocol", [](RawClient&, A& a) { a.request.protocol = 99; }, Code::refused,
+       "protocol 99"},
+      {"another layout", [](RawClient&, A& a) { a.request.fingerprint ^= 1; }, Code::refused,
+       "layout"},
+      {"no group", [](RawClient&, A& a) { a.request.group.fill('\0'); }, Code::bad_argument,
+       "group"},
+      {"a group without an end", [](RawClient&, A& a) { a.request.group.fill('x'); },
+       Code::bad_argument, "group"},
+      {"a rank outside the world", [](RawClient&, A& a) { a.request.rank = 1; },
+       Code::bad_argument, "rank = 1"},
+      {"unknown flags", [](RawClient&, A& a) { a.request.flags = 4; }, Code::bad_argument,
+       "flags = 4"},
+      {"a shard outside the world", [](RawClient&, A& a) { a.request.tensor = 7; },
+       Code::bad_argument, "tensor"},
+      {"a cut-off message", [](RawClient&, A& a) { a.message_bytes_max = 40; },
+       Code::bad_argument, "message"},
+      {"a cut-off descriptor",
+       [](RawClient&, A& a) { a.message_bytes_max = sizeof(AttachRequest) + 20; },
+       Code::bad_argument, "descriptor_bytes"},
+      {"a descriptor that ends early",
+       [](RawClient&, A& a) {
+         a.descriptor.resize(20);
+         a.request.descriptor_bytes = 20;
+       },
+       Code::bad_argument, ""},
+      {"a descriptor of noise",
+       [](RawClient&, A& a) { a.descriptor.assign(a.descriptor.size(), 0xEE); },
+       Code::bad_argument, ""},
+      {"one descriptor of two", [](RawClient&, A& a) { a.send_pidfd = false; },
+       Code::bad_argument, "descriptors"},
+      {"a pipe in the place of the memory file",
+       [](RawClient&, A& a) { a.client_file = pipe_end(); }, Code::refused, ""},
+      {"a memory file without seals",
+       [](RawClient&, A& a) { a.client_file = plain_memory_file(kClientFileBytes); },
+       Code::refused, "seal"},
+      {"a memory file that is too small",
+       [](RawClient&, A& a) {
+         auto file = MemoryFile::create("hicache-small", kBlockBytes);
+         a.client_file = UniqueFd(::dup(file->fd()));
+       },
+       Code::refused, ""},
+      {"a memory file of something else", [](RawClient& c, A&) { c.header().magic = 1; },
+       Code::refused, "client file"},
+      {"shards that the store is not split for",
+       [](RawClient&, A& a) { a.request.shards_on_node = 9; }, Code::bad_argument,
+       "shards_on_node = 9"},
+  };
+  return table;
+}
+
+TEST_CASE("An attach that is wrong in any way is refused in one line") {
+  Scene scene;
+  scene.expect_unaffected();
+  const std::size_t descriptors = scene.daemon().open_descriptors();
+  for (const BadAttach& bad : bad_attaches()) {
+    INFO(bad.name);
+    RawClient client(scene.hostile());
+    AttachTry attempt = client.make_attach();
+    bad.spoil(client, attempt);
+
+    const Result<void> answer = client.attach(std::move(attempt));
+
+    REQUIRE_FALSE(answer);
+    INFO(answer.error().text);
+    CHECK(answer.error().code == bad.code);
+    CHECK(missing(answer.error().text, {bad.text}) == "");
+    CHECK(answer.error().text.find('\n') == std::string::npos);
+    CHECK(client.await_end() == "attach refused");
+  }
+  scene.expect_unaffected();
+  CHECK(eventually([&] { return scene.daemon().open_descriptors() == descriptors; }));
+}
+
+TEST_CASE("Messages without sense end the session, and not the daemon") {
+  Scene scene;
+  const std::vector<std::vector<std::uint8_t>> messages{
+      {1}, std::vector<std::uint8_t>(23, 0), std::vector<std::uint8_t>(24, 0xFF),
+      std::vector<std::uint8_t>(5000, 0x41)};
+  for (const auto& message : messages) {
+    RawClient client(scene.hostile());
+    REQUIRE(client.attach());
+
+    REQUIRE(client.send_bytes(message));
+
+    CHECK(missing(client.await_end(), {"wrong header"}) == "");
+  }
+  RawClient client(scene.hostile());
+  auto early = client.call(MessageType::stats, {});
+  CHECK_FALSE(early);
+  CHECK(early.error().code == Code::refused);
+  REQUIRE(client.attach());
+  for (const auto type : {MessageType::attach, MessageType::arenas, MessageType::admin,
+                          MessageType::blackboard_post, static_cast<MessageType>(99)}) {
+    auto answer = client.call(type, {});
+    CHECK_FALSE(answer);
+    CHECK(answer.error().code == Code::unsupported);
+  }
+  scene.expect_unaffected();
+}
+
+TEST_CASE("A thousand connections that never attach keep nobody out for long") {
+  Scene scene;
+  const std::size_t descriptors = scene.daemon().open_descriptors();
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = scene.daemon().client_socket();
+  std::memcpy(address.sun_path, path.data(), path.size());
+  std::vector<UniqueFd> idle;
+  for (int i = 0; i < 1000; ++i) {
+    UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    REQUIRE(static_cast<bool>(fd));
+    // A full backlog is one more thing that must not harm anybody.
+    static_cast<void>(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address),
+                                sizeof address));
+    idle.push_back(std::move(fd));
+  }
+
+  scene.expect_unaffected();
+  Rank late({scene.daemon().client_socket(), "late"});
+  CHECK(late.open() == HICACHE_OK);
+  CHECK(late.store({1, 2, 0}).code == HICACHE_OK);
+  CHECK(late.close() == HICACHE_OK);
+
+  // Nobody has hung up, and still they are gone.
+  CHECK(eventually([&] { return scene.daemon().open_descriptors() <= descriptors; }));
+  scene.expect_unaffected();
+}
+
+TEST_CASE("A client that connects to the admin socket and talks nonsense is hung up on") {
+  Scene scene;
+  RankOptions options = scene.hostile();
+  options.socket = scene.daemon().admin_socket();
+  RawClient client(options);
+
+  REQUIRE(client.send_bytes(std::vector<std::uint8_t>(100, 0x7B)));
+
+  CHECK(client.await_end().empty());
+  scene.expect_unaffected();
+}
+
+}  // namespace
+}  // namespace hc::test

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// region_map_test: registrations of client memory, sound and not.
+#include "daemon/session/region_map.h"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+
+#include "proto/limits.h"
+#include "shm/memory_file.h"
+#include "support/catch.h"
+
+namespace {
+
+using namespace hc;
+
+constexpr std::uint32_t kPayload = 6000;
+
+SpaceDescriptor one_kind() {
+  SpaceDescriptor space;
+  space.model = "m";
+  space.page_tokens = 64;
+  space.kinds = {{"kv", kPayload, Placement::sharded, HitPolicy::all_pages, 0}};
+  return space;
+}
+
+// Ten rows of 6,000 bytes in two runs of 3,000 bytes each.
+RegionBody sound() {
+  RegionBody body;
+  body.request.region = 2;
+  body.request.region_kind = static_cast<std::uint16_t>(RegionKind::host);
+  body.request.layout_count = 1;
+  body.request.size_bytes = 60'000;
+  body.request.rows = 10;
+  body.layouts = {{0, 2, 0}};
+  body.runs = {{0, 3000, 3000}, {30'000, 3000, 3000}};
+  return body;
+}
+
+std::vector<std::uint8_t> encode(const RegionBody& body) {
+  std::vector<std::uint8_t> out(sizeof body.request + body.layouts.size() * sizeof(LayoutRequest) +
+                                body.runs.size() * sizeof(LayoutRun));
+  std::uint8_t* at = out.data();
+  std::memcpy(at, &body.request, sizeof body.request);
+  at += sizeof body.request;
+  std::memcpy(at, body.layouts.data(), body.layouts.size() * sizeof(LayoutRequest));
+  at += body.layouts.size() * sizeof(LayoutRequest);
+  std::memcpy(at, body.runs.data(), body.runs.size() * sizeof(LayoutRun));
+  return out;
+}
+
+TEST_CASE("region_map: a sound registration is accepted run by run") {
+  const auto parsed = parse_region(encode(sound()));
+  REQUIRE(parsed);
+
+  const auto region = judge_region(*parsed, one_kind());
+
+  REQUIRE(region);
+  CHECK(region->rows == 10);
+  REQUIRE(region->layouts[0].runs.size() == 2);
+  CHECK(region->layouts[0].runs[1].offset_bytes == 30'000);
+}
+
+TEST_CASE("region_map: a message cut short at any byte is refused") {
+  const auto whole = encode(sound());
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    CHECK_FALSE(parse_region(std::span(whole).first(size)));
+  }
+}
+
+TEST_CASE("region_map: every field out of range is refused with field and range") {
+  struct Case {
+    const char* names;
+    std::function<void(RegionBody&)> change;
+  };
+  const Case cases[] = {
+      {"region = 16", [](RegionBody& b) { b.request.region = kRegionsPerSession; }},
+      {"region_kind = 2", [](RegionBody& b) { b.request.region_kind = 2; }},
+      {"layout_count = 0", [](RegionBody& b) { b.request.layout_count = 0; }},
+      {"layout_count = 9", [](RegionBody& b) { b.request.layout_count = 9; }},
+      {"run_count = 0", [](RegionBody& b) { b.layouts[0].run_count = 0; }},
+      {"run_count = 513", [](RegionBody& b) { b.layouts[0].run_count = 513; }},
+      {"size_bytes = 0", [](RegionBody& b) { b.request.size_bytes = 0; }},
+      {"offset_bytes = 100", [](RegionBody& b) { b.request.offset_bytes = 100; }},
+      {"rows = 0", [](RegionBody& b) { b.request.rows = 0; }},
+      {"rows = 11", [](RegionBody& b) { b.request.rows = 11; }},
+      {"layout kind = 1", [](RegionBody& b) { b.layouts[0].kind = 1; }},
+      {"length_bytes = 0", [](RegionBody& b) { b.runs[0].length_bytes = 0; }},
+      {"length_bytes = 6001", [](RegionBody& b) { b.runs[0].length_bytes = 6001; }},
+      {"sum of run lengths = 5999", [](RegionBody& b) { b.runs[0].length_bytes = 2999; }},
+      {"rows = 10", [](RegionBody& b) { b.runs[1].offset_bytes = UINT64_MAX - 10; }},
+      {"rows = 10", [](RegionBody& b) { b.runs[0].stride_bytes = UINT64_MAX / 4; }},
+  };
+  for (const Case& entry : cases) {
+    RegionBody body = sound();
+    entry.change(body);
+    const auto parsed = parse_region(encode(body));
+    std::string text;
+    if (!parsed) {
+      text = parsed.error().text;
+    } else {
+      const auto judged = judge_region(*parsed, one_kind());
+      REQUIRE_FALSE(judged);
+      text = judged.error().text;
+    }
+    INFO(text);
+    CHECK(text.find(entry.names) != std::string::npos);
+  }
+}
+
+TEST_CASE("region_map: a kind that stands twice is refused") {
+  RegionBody body = sound();
+  body.request.layout_count = 2;
+  body.layouts = {{0, 2, 0}, {0, 2, 0}};
+  body.runs.insert(body.runs.end(), body.runs.begin(), body.runs.end());
+  const auto parsed = parse_region(encode(body));
+  REQUIRE(parsed);
+
+  CHECK_FALSE(judge_region(*parsed, one_kind()));
+}
+
+TEST_CASE("region_map: memory smaller than the region is refused, enough of it is mapped") {
+  RegionRequest request = sound().request;
+  auto small = MemoryFile::create("region-test", 4096);
+  auto enough = MemoryFile::create("region-test", 61'440);
+  REQUIRE(small);
+  REQUIRE(enough);
+
+  const auto refused = map_region(request, UniqueFd(::dup(small->fd())));
+  auto mapped = map_region(request, UniqueFd(::dup(enough->fd())));
+
+  CHECK_FALSE(refused);
+  REQUIRE(mapped);
+  CHECK(mapped->map.writable_bytes().size() == request.size_bytes);
+}
+
+TEST_CASE("region_map: size plus offset beyond 64 bits is refused") {
+  RegionRequest request = sound().request;
+  request.offset_bytes = UINT64_MAX & ~std::uint64_t{4095};
+  auto file = MemoryFile::create("region-test", 61'440);
+
+  CHECK_FALSE(map_region(request, UniqueFd(::dup(file->fd()))));
+}
+
+}  // namespace
