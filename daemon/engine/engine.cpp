@@ -38,11 +38,17 @@ Result<void> Engine::cold_start(ColdStartMode mode) {
     HC_TRY_VOID(superblock_->write_blocking_now());
   }
   const IndexIdentity identity{superblock_->current().store_uuid, superblock_->current().epoch};
-  HC_TRY_VOID(core_->index.open(identity));
+  auto opened = core_->index.open(identity);
   if (mode == ColdStartMode::clear) {
+    // A damaged index is no obstacle to an empty start.
+    if (!opened && opened.error().code == Code::corrupt) {
+      opened = core_->index.reset(identity);
+    }
+    HC_TRY(opened);
     begin_serving();
     return {};
   }
+  HC_TRY(opened);
   recovery_ = std::make_unique<Recovery>(*works_);
   HC_TRY_VOID(recovery_->start());
   load_progress_ = recovery_->progress();

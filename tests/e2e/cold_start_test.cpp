@@ -192,7 +192,8 @@ TEST_CASE("clear --space: drops one space for good and leaves the others") {
   store_durably(daemon, kKeys, "1");
   store_durably(daemon, kKeys, "2");
   std::string first;
-  for (const auto& space : daemon.ask("spaces").at("spaces")) {
+  const nlohmann::json spaces = daemon.ask("spaces").at("spaces");
+  for (const auto& space : spaces) {
     if (space.at("weight_version") == "1") {
       first = space.at("space_id").get<std::string>();
     }
