@@ -104,8 +104,7 @@ hicache_code exists(hicache_client* handle, Client::Pages pages, hc::OwnedParts 
 
 hicache_code submit_pages(hicache_client* handle, hc::Verb verb, const hicache_op* op,
                           Client::Pages pages, std::uint64_t* op_id) {
-  return submit_on(handle, op_id,
-                   [&](Client& client) { return client.submit(verb, op, pages); });
+  return submit_on(handle, op_id, [&](Client& client) { return client.submit(verb, op, pages); });
 }
 
 void copy_stats(const hc::StatsReply& from, hicache_stats& to) {
@@ -176,16 +175,14 @@ hicache_code hicache_instances(hicache_client* handle, uint64_t* out) {
 
 hicache_code hicache_register_region(hicache_client* handle, const hicache_region* region,
                                      uint32_t timeout_ms) {
-  return on_client(handle, [&](Client& client) {
-    return client.register_region(region, timeout_ms);
-  });
+  return on_client(handle,
+                   [&](Client& client) { return client.register_region(region, timeout_ms); });
 }
 
 hicache_code hicache_unregister_region(hicache_client* handle, uint32_t region,
                                        uint32_t timeout_ms) {
-  return on_client(handle, [&](Client& client) {
-    return client.unregister_region(region, timeout_ms);
-  });
+  return on_client(handle,
+                   [&](Client& client) { return client.unregister_region(region, timeout_ms); });
 }
 
 hicache_code hicache_exists_prefix(hicache_client* handle, const hicache_page* pages,
@@ -203,8 +200,8 @@ hicache_code hicache_store(hicache_client* handle, const hicache_op* op, const h
   return submit_pages(handle, hc::Verb::store, op, {pages, page_count}, op_id);
 }
 
-hicache_code hicache_reload(hicache_client* handle, const hicache_op* op,
-                            const hicache_page* pages, size_t page_count, uint64_t* op_id) {
+hicache_code hicache_reload(hicache_client* handle, const hicache_op* op, const hicache_page* pages,
+                            size_t page_count, uint64_t* op_id) {
   return submit_pages(handle, hc::Verb::reload, op, {pages, page_count}, op_id);
 }
 
@@ -234,8 +231,7 @@ hicache_code hicache_flush(hicache_client* handle, const hicache_op* op, uint64_
 
 hicache_code hicache_cancel(hicache_client* handle, const hicache_op* op, uint64_t target_op_id,
                             uint64_t* op_id) {
-  return submit_on(handle, op_id,
-                   [&](Client& client) { return client.cancel(op, target_op_id); });
+  return submit_on(handle, op_id, [&](Client& client) { return client.cancel(op, target_op_id); });
 }
 
 hicache_code hicache_poll(hicache_client* handle, hicache_completion* out, size_t max,
@@ -246,11 +242,10 @@ hicache_code hicache_poll(hicache_client* handle, hicache_completion* out, size_
 
 hicache_code hicache_wait(hicache_client* handle, hicache_completion* out, size_t max,
                           uint32_t timeout_ms, size_t* count) {
-  return take_on(handle, {out, max, count},
-                 [&](Client& client, auto batch) -> Result<std::size_t> {
-                   HC_TRY_VOID(hc::check_bounds("timeout_ms", timeout_ms, {0, hc::kDeadlineMsMax}));
-                   return client.wait(batch, timeout_ms);
-                 });
+  return take_on(handle, {out, max, count}, [&](Client& client, auto batch) -> Result<std::size_t> {
+    HC_TRY_VOID(hc::check_bounds("timeout_ms", timeout_ms, {0, hc::kDeadlineMsMax}));
+    return client.wait(batch, timeout_ms);
+  });
 }
 
 hicache_code hicache_event_fd(hicache_client* handle, int* fd) {
@@ -326,8 +321,8 @@ hicache_code hicache_hash_pages(const uint8_t* prior, const uint64_t* tokens, si
       std::copy_n(prior, hc::kSha256Bytes, from.emplace().bytes.begin());
     }
     std::vector<hc::PageHash> hashes;
-    HC_TRY_VOID(hc::hash_pages(from, std::span<const std::uint64_t>(tokens, token_count), options,
-                               hashes));
+    HC_TRY_VOID(
+        hc::hash_pages(from, std::span<const std::uint64_t>(tokens, token_count), options, hashes));
     for (std::size_t i = 0; i < hashes.size(); ++i) {
       std::copy(hashes[i].bytes.begin(), hashes[i].bytes.end(), out + i * hc::kSha256Bytes);
     }
@@ -336,8 +331,8 @@ hicache_code hicache_hash_pages(const uint8_t* prior, const uint64_t* tokens, si
   });
 }
 
-hicache_code hicache_namespace_seed(const char* extra_key, const char* cache_salt,
-                                    uint8_t seed[32], int* has_seed) {
+hicache_code hicache_namespace_seed(const char* extra_key, const char* cache_salt, uint8_t seed[32],
+                                    int* has_seed) {
   return guarded([&]() -> Result<void> {
     HC_TRY_VOID(hc::check_given("seed", seed));
     HC_TRY_VOID(hc::check_given("has_seed", has_seed));
@@ -360,8 +355,12 @@ const char* hicache_code_name(hicache_code code) {
   return hc::code_is_known(code) ? hc::code_name(static_cast<Code>(code)).data() : "unknown";
 }
 
-const char* hicache_version(void) { return hc::kProductVersion; }
+const char* hicache_version(void) {
+  return hc::kProductVersion;
+}
 
-const char* hicache_last_error(void) { return hc::last_error(); }
+const char* hicache_last_error(void) {
+  return hc::last_error();
+}
 
 }  // extern "C"

@@ -75,8 +75,7 @@ Result<void> Client::await_open() {
   Lock lock(mutex_);
   const auto settled = [this] {
     return instances_ > 0 || final_ ||
-           (attempts_ > 0 &&
-            (plan_.background || !attempt_may_succeed_later(last_failure_.code)));
+           (attempts_ > 0 && (plan_.background || !attempt_may_succeed_later(last_failure_.code)));
   };
   changed_.wait_until(lock, deadline, settled);
   if (instances_ > 0) {
@@ -102,11 +101,10 @@ Result<void> Client::close(std::uint32_t timeout_ms) {
     session_->close();
     // The daemon ends everything of the session, then closes the socket. If it can't take the
     // message now, it sees the end of the socket instead.
-    static_cast<void>(session_->connection().send(MessageType::detach,
-                                                  session_->next_request_id(), {}, {}));
+    static_cast<void>(
+        session_->connection().send(MessageType::detach, session_->next_request_id(), {}, {}));
   }
-  const bool ended =
-      changed_.wait_until(lock, deadline, [this] { return session_ == nullptr; });
+  const bool ended = changed_.wait_until(lock, deadline, [this] { return session_ == nullptr; });
   stop_ = true;
   static_cast<void>(ring_doorbell(stop_fd_.get()));
   lock.unlock();
@@ -176,8 +174,8 @@ void Client::break_session(std::string why) {
   last_failure_ = make_error(Code::disconnected, std::move(why));
   session_->close();
   // The daemon quiesces and closes the socket; until then operations keep their memory.
-  static_cast<void>(session_->connection().send(MessageType::detach,
-                                                session_->next_request_id(), {}, {}));
+  static_cast<void>(
+      session_->connection().send(MessageType::detach, session_->next_request_id(), {}, {}));
 }
 
 void Client::announce() {

@@ -146,21 +146,21 @@ class Client {
   bool pause(std::uint32_t& backoff_ms);
 
   ForkGuard fork_guard_;
-  OpenPlan plan_;                     // its space follows hicache_space_switch
-  UniqueFd stop_fd_;                  // readable once the background thread has to end
+  OpenPlan plan_;     // its space follows hicache_space_switch
+  UniqueFd stop_fd_;  // readable once the background thread has to end
   UniqueFd event_fd_;
   std::thread background_;
-  std::minstd_rand jitter_;           // background thread only
+  std::minstd_rand jitter_;  // background thread only
 
   std::mutex mutex_;
-  std::condition_variable changed_;   // session, calls, regions, attempts, completions
+  std::condition_variable changed_;  // session, calls, regions, attempts, completions
   std::shared_ptr<Session> session_;
   std::uint32_t attachments_ = 0;
   std::uint64_t instances_ = 0;
   Uuid last_instance_{};
   std::uint64_t attempts_ = 0;
   Error last_failure_{Code::disconnected, 0, "no daemon has answered yet"};
-  bool final_ = false;                // last_failure_ is for good
+  bool final_ = false;  // last_failure_ is for good
   bool closing_ = false;
   bool stop_ = false;
   RegionTable regions_;
@@ -168,7 +168,7 @@ class Client {
   std::map<std::uint64_t, CallPtr> calls_;
   std::optional<std::string> switch_target_;  // set until the daemon has confirmed it
   CallPtr switch_call_;
-  std::vector<hicache_completion> ready_;     // taken, not handed out: [ready_head_, end)
+  std::vector<hicache_completion> ready_;  // taken, not handed out: [ready_head_, end)
   std::size_t ready_head_ = 0;
   std::uint64_t overdue_checked_ns_ = 0;
   std::uint32_t waiters_ = 0;

@@ -56,6 +56,7 @@ void Client::run() {
       plan.deadline = deadline_after_ms(plan_.attach_timeout_ms);
       plan.stop_fd = stop_fd_.get();
     }
+    const std::uint64_t instances_before = instances();
     auto session = attach(plan);
     if (session) {
       if (!publish(*session, plan)) {
@@ -64,8 +65,9 @@ void Client::run() {
       const Deadline calm = deadline_after_ms(kBackoffMaxMs);
       serve(**session);
       end_session(**session);
-      // A daemon that ends every session at once must not be asked in a loop.
-      if (std::chrono::steady_clock::now() >= calm) {
+      // A daemon that ends every session at once must not be asked in a loop; one that was
+      // started anew has not done so.
+      if (std::chrono::steady_clock::now() >= calm || instances() != instances_before) {
         backoff_ms = kBackoffMinMs;
       }
       session->reset();

@@ -28,13 +28,12 @@ Result<Client::CallPtr> Client::begin_call(Lock& lock, ControlRequest request, C
   calls_.emplace(call->request_id, call);
   const std::span<const int> fds(&request.fd, request.fd >= 0 ? 1U : 0U);
   while (true) {
-    const auto sent =
-        session->connection().send(request.type, call->request_id, request.body, fds);
+    const auto sent = session->connection().send(request.type, call->request_id, request.body, fds);
     if (sent) {
       return call;
     }
-    const bool again = sent.error().code == Code::busy &&
-                       std::chrono::steady_clock::now() < deadline;
+    const bool again =
+        sent.error().code == Code::busy && std::chrono::steady_clock::now() < deadline;
     if (!again) {
       calls_.erase(call->request_id);
       return sent.error().code == Code::busy
@@ -147,8 +146,8 @@ Result<void> Client::unregister_region(std::uint32_t region, std::uint32_t timeo
   Lock lock(mutex_);
   RegionSlot& slot = regions_.at(region);
   if (slot.state == RegionState::free) {
-    return make_error(Code::bad_argument, "region = " + std::to_string(region) +
-                                              ": must be a registered region");
+    return make_error(Code::bad_argument,
+                      "region = " + std::to_string(region) + ": must be a registered region");
   }
   if (slot.state == RegionState::registering ||
       (session_ != nullptr && session_->ops().in_flight_of_region(region) > 0)) {
@@ -170,8 +169,9 @@ Result<void> Client::unregister_region(std::uint32_t region, std::uint32_t timeo
   }
   const auto settled = [&slot] { return slot.state != RegionState::unregistering; };
   if (!changed_.wait_until(lock, deadline, settled)) {
-    return make_error(Code::timed_out, "the daemon has not let go of the region yet: its memory "
-                                       "may still be touched");
+    return make_error(Code::timed_out,
+                      "the daemon has not let go of the region yet: its memory "
+                      "may still be touched");
   }
   if (slot.state == RegionState::registered && call != nullptr) {
     return make_error(call->code, call->text);
@@ -185,8 +185,8 @@ Result<void> Client::space_switch(std::string weight_version, std::uint32_t time
   Lock lock(mutex_);
   if (switch_call_ != nullptr && !switch_call_->done) {
     if (switch_target_ != weight_version) {
-      return make_error(Code::busy, "the switch to weight version '" + *switch_target_ +
-                                        "' is not answered yet");
+      return make_error(
+          Code::busy, "the switch to weight version '" + *switch_target_ + "' is not answered yet");
     }
     const CallPtr call = switch_call_;
     return end_call(lock, call, deadline);

@@ -22,8 +22,7 @@ OpRecord record_of(const RequestEntry& entry) {
   record.verb = static_cast<Verb>(entry.verb);
   record.region = entry.region;
   record.user_data = entry.client_data;
-  record.late_at_ns =
-      monotonic_ns() + (std::uint64_t{entry.deadline_ms} + kLateGraceMs) * kMsNs;
+  record.late_at_ns = monotonic_ns() + (std::uint64_t{entry.deadline_ms} + kLateGraceMs) * kMsNs;
   return record;
 }
 
@@ -44,11 +43,13 @@ Result<std::uint64_t> Client::launch(Session::Submission submission) {
   submission.record.page_count = static_cast<std::uint32_t>(submission.pages.size());
   OpName name;
   switch (session_->submit(submission, name)) {
-    case Code::ok: return op_id_of(name);
+    case Code::ok:
+      return op_id_of(name);
     case Code::busy:
       return make_error(Code::busy, std::to_string(kOpSlotsPerSession) +
                                         " operations are in flight: take completions first");
-    default: break;
+    default:
+      break;
   }
   break_session("the daemon's request index is impossible");
   return not_attached();
@@ -84,13 +85,13 @@ Result<std::uint64_t> Client::release(const hicache_op* op, std::uint64_t handle
   HC_TRY(entry);
   const Lease* const lease = leases_.find(handle);
   if (lease == nullptr) {
-    return make_error(Code::bad_argument, "lease = " + std::to_string(handle) +
-                                              ": must be a lease that is held");
+    return make_error(Code::bad_argument,
+                      "lease = " + std::to_string(handle) + ": must be a lease that is held");
   }
   if (!lease->alive) {
     leases_.erase(handle);
-    return make_error(Code::not_found, "lease = " + std::to_string(handle) +
-                                           " had ended with its session or space");
+    return make_error(Code::not_found,
+                      "lease = " + std::to_string(handle) + " had ended with its session or space");
   }
   HC_TRY_VOID(check_attached());
   Session::Submission submission;
@@ -122,8 +123,8 @@ Result<std::uint64_t> Client::cancel(const hicache_op* op, std::uint64_t target)
   HC_TRY_VOID(check_attached());
   const OpName name = op_name_of(target);
   if (session_->ops().find(name) == nullptr) {
-    return make_error(Code::not_found, "target_op_id = " + std::to_string(target) +
-                                           " is not in flight");
+    return make_error(Code::not_found,
+                      "target_op_id = " + std::to_string(target) + " is not in flight");
   }
   Session::Submission submission;
   submission.entry = *entry;
@@ -189,8 +190,7 @@ Result<std::size_t> Client::wait(std::span<hicache_completion> out, std::uint32_
     }
     const int left_ms = std::min(poll_timeout_ms(deadline), static_cast<int>(kWaitSliceMs));
     if (left_ms == 0) {
-      return make_error(Code::timed_out,
-                        "no completion in " + std::to_string(timeout_ms) + " ms");
+      return make_error(Code::timed_out, "no completion in " + std::to_string(timeout_ms) + " ms");
     }
     if (session_->closed()) {
       changed_.wait_for(lock, std::chrono::milliseconds(left_ms));

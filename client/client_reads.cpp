@@ -53,12 +53,12 @@ Result<hicache_view> Client::lease_view(std::uint64_t handle, std::uint32_t page
   const Lock lock(mutex_);
   const Lease* const lease = leases_.find(handle);
   if (lease == nullptr) {
-    return make_error(Code::bad_argument, "lease = " + std::to_string(handle) +
-                                              ": must be a lease that is held");
+    return make_error(Code::bad_argument,
+                      "lease = " + std::to_string(handle) + ": must be a lease that is held");
   }
   if (!lease->alive) {
-    return make_error(Code::not_found, "lease = " + std::to_string(handle) +
-                                           " has ended with its session or space");
+    return make_error(Code::not_found,
+                      "lease = " + std::to_string(handle) + " has ended with its session or space");
   }
   if (page >= lease->page_count) {
     return out_of_range("page", page, {0, lease->page_count - 1ULL});

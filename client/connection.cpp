@@ -68,8 +68,8 @@ Result<Connection> Connection::connect(const std::string& path) {
   if (!fd) {
     return make_error(Code::io_error, "create a socket", errno);
   }
-  static_cast<void>(::setsockopt(fd.get(), SOL_SOCKET, SO_SNDBUF, &kSendBufferBytes,
-                                 sizeof kSendBufferBytes));
+  static_cast<void>(
+      ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDBUF, &kSendBufferBytes, sizeof kSendBufferBytes));
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     // A full backlog (EAGAIN), no file, nobody behind it, rights of a file being replaced: all
     // may be over with the next attempt.

@@ -30,9 +30,7 @@ struct ControlMessage {
   std::vector<std::uint8_t> body;
   std::vector<UniqueFd> fds;
 
-  bool is(MessageType type) const {
-    return header.type == static_cast<std::uint16_t>(type);
-  }
+  bool is(MessageType type) const { return header.type == static_cast<std::uint16_t>(type); }
   Code status() const;
   // The body as the daemon's line of text, for a status other than ok.
   std::string text() const;
@@ -48,8 +46,8 @@ class Connection {
   static Result<Connection> connect(const std::string& path);
 
   // ok; busy: the daemon does not read now; disconnected; io_error (too large for the socket).
-  Result<void> send(MessageType type, std::uint64_t request_id,
-                    std::span<const std::uint8_t> body, std::span<const int> fds);
+  Result<void> send(MessageType type, std::uint64_t request_id, std::span<const std::uint8_t> body,
+                    std::span<const int> fds);
 
   // The next message, waiting until `deadline` or until `stop_fd` turns readable (cancelled).
   Result<ControlMessage> receive(Deadline deadline, int stop_fd);

@@ -8,8 +8,8 @@
 namespace hc {
 
 ForkGuard::ForkGuard() : page_bytes_(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))) {
-  void* const page = ::mmap(nullptr, page_bytes_, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const page =
+      ::mmap(nullptr, page_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) {
     return;
   }

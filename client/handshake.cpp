@@ -138,8 +138,8 @@ Result<void> register_again(Connection& connection, const AttachPlan& plan) {
   std::uint64_t request_id = kFirstRegionRequestId;
   for (const auto& region : plan.regions) {
     const int fd = region->fd.get();
-    HC_TRY_VOID(connection.send(MessageType::register_region, request_id,
-                                region->plan.encode(), {&fd, 1}));
+    HC_TRY_VOID(
+        connection.send(MessageType::register_region, request_id, region->plan.encode(), {&fd, 1}));
     auto reply = await_reply(connection, plan, request_id);
     if (!reply) {
       // A region that is not accepted any more must not end the client: the attempt is repeated.
@@ -183,8 +183,8 @@ Result<std::shared_ptr<Session>> attach(const AttachPlan& plan) {
   auto pidfd = own_pidfd();
   HC_TRY(pidfd);
   const std::array<int, 2> fds{client_file->file.fd(), pidfd->get()};
-  HC_TRY_VOID(connection->send(MessageType::attach, kAttachRequestId, encode_attach(plan.open),
-                               fds));
+  HC_TRY_VOID(
+      connection->send(MessageType::attach, kAttachRequestId, encode_attach(plan.open), fds));
   auto message = await_reply(*connection, plan, kAttachRequestId);
   HC_TRY(message);
   const auto* const body = message->record<AttachReply>();
@@ -198,16 +198,16 @@ Result<std::shared_ptr<Session>> attach(const AttachPlan& plan) {
   HC_TRY(server_file);
   auto table = open_status_table(*message, kStatusTable, reply.status_table_bytes);
   HC_TRY(table);
-  auto generations = GenerationsReader::attach(std::move(message->fds[kGenerations]),
-                                               reply.generation_count);
+  auto generations =
+      GenerationsReader::attach(std::move(message->fds[kGenerations]), reply.generation_count);
   HC_TRY(generations);
   auto arenas = std::make_shared<ArenaView>(plan.open.space, reply.generation_count);
   HC_TRY_VOID(receive_arenas(*connection, plan, reply.arena_count, *arenas));
   HC_TRY_VOID(register_again(*connection, plan));
   auto session = std::make_shared<Session>(SessionParts{
       std::move(*connection), reply, std::move(client_file->region), std::move(*server_file),
-      std::move(message->fds[kDoorbell]), std::move(message->fds[kDaemonPidfd]),
-      std::move(*table), std::move(*generations), std::move(arenas), plan.attachment,
+      std::move(message->fds[kDoorbell]), std::move(message->fds[kDaemonPidfd]), std::move(*table),
+      std::move(*generations), std::move(arenas), plan.attachment,
       static_cast<std::uint32_t>(plan.open.space.kinds.size())});
   while (session->next_request_id() < kFirstRegionRequestId + plan.regions.size()) {
   }

@@ -19,7 +19,7 @@
 namespace hc {
 
 struct AttachPlan {
-  OpenPlan open;                // with the space as it is now
+  OpenPlan open;  // with the space as it is now
   std::uint32_t attachment = 1;
   std::vector<std::shared_ptr<const KnownRegion>> regions;  // registered again
   Deadline deadline;

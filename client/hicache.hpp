@@ -89,9 +89,7 @@ class Client {
     return out;
   }
 
-  Result<OpId> store(const hicache_op& op, Pages pages) {
-    return submit(hicache_store, op, pages);
-  }
+  Result<OpId> store(const hicache_op& op, Pages pages) { return submit(hicache_store, op, pages); }
   Result<OpId> reload(const hicache_op& op, Pages pages) {
     return submit(hicache_reload, op, pages);
   }
@@ -181,15 +179,14 @@ class HashChain {
 
   // Takes the next tokens and appends the keys of the pages that are full now to `keys`. Tokens
   // of the page that is not full wait for the next call.
-  [[nodiscard]] hicache_code extend(std::span<const std::uint64_t> tokens,
-                                    std::vector<Key>& keys) {
+  [[nodiscard]] hicache_code extend(std::span<const std::uint64_t> tokens, std::vector<Key>& keys) {
     waiting_.insert(waiting_.end(), tokens.begin(), tokens.end());
     const std::size_t pages_max = page_tokens_ == 0 ? 0 : waiting_.size() / page_tokens_;
     std::vector<Key> made(pages_max + 1);
     std::size_t count = 0;
-    const hicache_code code = hicache_hash_pages(
-        has_prior_ ? prior_.data() : nullptr, waiting_.data(), waiting_.size(), page_tokens_,
-        bigram_ ? 1 : 0, made.front().data(), made.size(), &count);
+    const hicache_code code =
+        hicache_hash_pages(has_prior_ ? prior_.data() : nullptr, waiting_.data(), waiting_.size(),
+                           page_tokens_, bigram_ ? 1 : 0, made.front().data(), made.size(), &count);
     if (code != HICACHE_OK || count == 0) {
       return code;
     }

@@ -26,13 +26,17 @@ void set_last_error(std::string_view line) {
   }
 }
 
-const char* last_error() { return line_of_thread.data(); }
+const char* last_error() {
+  return line_of_thread.data();
+}
 
 hicache_code fail(Code code, std::string_view line) {
   set_last_error(line);
   return static_cast<hicache_code>(code);
 }
 
-hicache_code fail(const Error& error) { return fail(error.code, error.message()); }
+hicache_code fail(const Error& error) {
+  return fail(error.code, error.message());
+}
 
 }  // namespace hc

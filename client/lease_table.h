@@ -19,7 +19,7 @@ namespace hc {
 
 struct Lease {
   std::uint32_t attachment = 0;
-  bool alive = true;                  // false once its session, or its space, has ended
+  bool alive = true;  // false once its session, or its space, has ended
   LeaseId daemon_lease;
   std::uint32_t page_count = 0;
   std::uint32_t kind_count = 0;

@@ -19,35 +19,49 @@ constexpr std::uint8_t kHintsKnown = kHintMayContinue | kHintOneShot;
 
 std::uint8_t flags_of(Verb verb) {
   switch (verb) {
-    case Verb::store: return kFlagKeepLease | kFlagEveryAck;
-    case Verb::load: return kFlagMaxPrefix;
+    case Verb::store:
+      return kFlagKeepLease | kFlagEveryAck;
+    case Verb::load:
+      return kFlagMaxPrefix;
     case Verb::none:
     case Verb::reload:
     case Verb::pin:
     case Verb::release:
     case Verb::free_object:
     case Verb::flush:
-    case Verb::cancel: return 0;
+    case Verb::cancel:
+      return 0;
   }
   return 0;
 }
 
 const char* verb_name(Verb verb) {
   switch (verb) {
-    case Verb::store: return "a store";
-    case Verb::reload: return "a reload";
-    case Verb::load: return "a load";
-    case Verb::pin: return "a pin";
-    case Verb::release: return "a release";
-    case Verb::free_object: return "a free_object";
-    case Verb::flush: return "a flush";
-    case Verb::cancel: return "a cancel";
-    case Verb::none: return "an exists_prefix";
+    case Verb::store:
+      return "a store";
+    case Verb::reload:
+      return "a reload";
+    case Verb::load:
+      return "a load";
+    case Verb::pin:
+      return "a pin";
+    case Verb::release:
+      return "a release";
+    case Verb::free_object:
+      return "a free_object";
+    case Verb::flush:
+      return "a flush";
+    case Verb::cancel:
+      return "a cancel";
+    case Verb::none:
+      return "an exists_prefix";
   }
   return "an operation";
 }
 
-bool names_rows(Verb verb) { return verb == Verb::store || verb == Verb::load; }
+bool names_rows(Verb verb) {
+  return verb == Verb::store || verb == Verb::load;
+}
 
 std::string page_field(std::size_t page, const char* name) {
   return "pages[" + std::to_string(page) + "]." + name;
@@ -62,8 +76,7 @@ Result<void> check_page(const PageRules& rules, const hicache_page& page, std::s
     return check_given(page_field(index, "key").c_str(), page.key);
   }
   if (page.key_bytes < kOpaqueKeyBytesMin || page.key_bytes > kOpaqueKeyBytesMax) {
-    return page_error(index, "key_bytes", page.key_bytes,
-                      {kOpaqueKeyBytesMin, kOpaqueKeyBytesMax});
+    return page_error(index, "key_bytes", page.key_bytes, {kOpaqueKeyBytesMin, kOpaqueKeyBytesMax});
   }
   if (page.owner >= rules.space.world.shards()) {
     return page_error(index, "owner", page.owner, {0, rules.space.world.shards() - 1ULL});
@@ -85,8 +98,7 @@ std::uint64_t page_bytes(const PageRules& rules, std::uint16_t owner) {
   const std::uint8_t mask = effective_kinds(rules.kind_mask, rules.space);
   std::uint64_t bytes = 0;
   for (std::size_t kind = 0; kind < rules.space.kinds.size(); ++kind) {
-    const bool mine =
-        rules.space.kinds[kind].placement != Placement::owned || owner == rules.shard;
+    const bool mine = rules.space.kinds[kind].placement != Placement::owned || owner == rules.shard;
     if (mine && ((mask >> kind) & 1U) != 0) {
       bytes += rules.space.kinds[kind].payload_bytes;
     }
@@ -100,9 +112,9 @@ Result<RequestEntry> check_op(Verb verb, const hicache_op* op, const SpaceDescri
   HC_TRY_VOID(check_given("op", op));
   HC_TRY_VOID(check_bounds("op.deadline_ms", op->deadline_ms, {1, kDeadlineMsMax}));
   if ((op->flags & ~std::uint32_t{flags_of(verb)}) != 0) {
-    return make_error(Code::bad_argument,
-                      "op.flags = " + std::to_string(op->flags) + ": " + verb_name(verb) +
-                          " takes the bits of " + std::to_string(flags_of(verb)) + " only");
+    return make_error(Code::bad_argument, "op.flags = " + std::to_string(op->flags) + ": " +
+                                              verb_name(verb) + " takes the bits of " +
+                                              std::to_string(flags_of(verb)) + " only");
   }
   HC_TRY_VOID(check_bounds("op.ack", op->ack, {0, HICACHE_ACK_DURABLE}));
   HC_TRY_VOID(check_bounds("op.hint", op->hint, {0, kHintsKnown}));
@@ -132,11 +144,11 @@ Result<void> check_kinds_of_region(const PageRules& rules, std::uint32_t region)
   const std::uint8_t wanted = effective_kinds(rules.kind_mask, rules.space);
   for (std::size_t kind = 0; kind < rules.space.kinds.size(); ++kind) {
     if (((wanted >> kind) & 1U) != 0 && ((rules.region->kind_mask >> kind) & 1U) == 0) {
-      return make_error(Code::bad_argument,
-                        "op.kind_mask = " + std::to_string(rules.kind_mask) + " names kind " +
-                            std::to_string(kind) + " ('" + rules.space.kinds[kind].name +
-                            "'): region " + std::to_string(region) + " has layouts for mask " +
-                            std::to_string(rules.region->kind_mask));
+      return make_error(Code::bad_argument, "op.kind_mask = " + std::to_string(rules.kind_mask) +
+                                                " names kind " + std::to_string(kind) + " ('" +
+                                                rules.space.kinds[kind].name + "'): region " +
+                                                std::to_string(region) + " has layouts for mask " +
+                                                std::to_string(rules.region->kind_mask));
     }
   }
   return {};

@@ -29,10 +29,10 @@ std::uint8_t effective_kinds(std::uint8_t kind_mask, const SpaceDescriptor& spac
 
 struct PageRules {
   const SpaceDescriptor& space;
-  std::uint16_t shard = 0;             // of this rank
-  Verb verb = Verb::none;              // none: exists_prefix, which takes keys and owners only
+  std::uint16_t shard = 0;  // of this rank
+  Verb verb = Verb::none;   // none: exists_prefix, which takes keys and owners only
   std::uint8_t kind_mask = 0;
-  const RegionShape* region = nullptr; // store and load
+  const RegionShape* region = nullptr;  // store and load
 };
 
 inline constexpr std::uint64_t kExistsPagesMax = 1ULL << 24;

@@ -36,12 +36,12 @@ constexpr OpName op_name_of(std::uint64_t op_id) {
 
 struct OpRecord {
   Verb verb = Verb::none;
-  std::uint32_t region = 0;       // store and load only
+  std::uint32_t region = 0;  // store and load only
   std::uint32_t page_count = 0;
   std::uint64_t user_data = 0;
-  std::uint64_t late_at_ns = 0;   // when the client itself gives up waiting for an answer
-  bool late = false;              // a `late` completion has been handed out
-  std::uint64_t lease = 0;        // handle of the lease that this operation granted
+  std::uint64_t late_at_ns = 0;  // when the client itself gives up waiting for an answer
+  bool late = false;             // a `late` completion has been handed out
+  std::uint64_t lease = 0;       // handle of the lease that this operation granted
 
   // Until its terminal completion the memory of the region belongs to the operation.
   bool names_memory() const { return verb == Verb::store || verb == Verb::load; }

@@ -30,10 +30,10 @@ Result<std::string> copy_text(const char* field, const char* text, Bounds bytes)
   }
   const std::size_t size = strnlen(text, bytes.high + 1);
   if (size < bytes.low || size > bytes.high) {
-    return make_error(Code::bad_argument,
-                      std::string(field) + " has " + std::to_string(size) +
-                          (size > bytes.high ? " or more bytes" : " bytes") + ": must be " +
-                          std::to_string(bytes.low) + ".." + std::to_string(bytes.high));
+    return make_error(Code::bad_argument, std::string(field) + " has " + std::to_string(size) +
+                                              (size > bytes.high ? " or more bytes" : " bytes") +
+                                              ": must be " + std::to_string(bytes.low) + ".." +
+                                              std::to_string(bytes.high));
   }
   return std::string(text, size);
 }
@@ -120,19 +120,18 @@ Result<SpaceDescriptor> copy_space(const hicache_space& from) {
 }
 
 Result<void> check_coordinates(const hicache_options& options, const hicache_space& space) {
-  HC_TRY_VOID(check_bounds("options.tensor_rank", options.tensor_rank,
-                           {0, space.tensor_size - 1ULL}));
+  HC_TRY_VOID(
+      check_bounds("options.tensor_rank", options.tensor_rank, {0, space.tensor_size - 1ULL}));
   HC_TRY_VOID(check_bounds("options.pipeline_rank", options.pipeline_rank,
                            {0, space.pipeline_size - 1ULL}));
-  return check_bounds("options.context_rank", options.context_rank,
-                      {0, space.context_size - 1ULL});
+  return check_bounds("options.context_rank", options.context_rank, {0, space.context_size - 1ULL});
 }
 
 Result<void> check_numbers(const hicache_options& options) {
   HC_TRY_VOID(check_bounds("options.world", options.world, {1, 0xFFFF}));
   HC_TRY_VOID(check_bounds("options.rank", options.rank, {0, options.world - 1ULL}));
-  HC_TRY_VOID(check_bounds("options.attach_timeout_ms", options.attach_timeout_ms,
-                           {1, kDeadlineMsMax}));
+  HC_TRY_VOID(
+      check_bounds("options.attach_timeout_ms", options.attach_timeout_ms, {1, kDeadlineMsMax}));
   if ((options.flags & ~kKnownOpenFlags) != 0) {
     return make_error(Code::bad_argument, "options.flags = " + std::to_string(options.flags) +
                                               ": must be HICACHE_OPEN_* flags (0..1)");

@@ -19,14 +19,14 @@ inline constexpr const char* kDefaultSocketPath = "/run/hicached/hicached.sock";
 struct OpenPlan {
   std::string socket_path;
   std::string group;
-  SpaceDescriptor space;           // tenant empty: the daemon sets it
+  SpaceDescriptor space;  // tenant empty: the daemon sets it
   ShardCoordinates at;
-  std::uint16_t shard = 0;         // of `at`
+  std::uint16_t shard = 0;  // of `at`
   std::uint16_t rank = 0;
   std::uint16_t world = 0;
   std::uint16_t shards_on_node = 0;
   std::uint32_t attach_timeout_ms = 0;
-  std::uint64_t incarnation = 0;   // fixed for the life of the client
+  std::uint64_t incarnation = 0;  // fixed for the life of the client
   std::uint64_t quota_bytes = 0;
   bool background = false;
 };

@@ -23,8 +23,8 @@ constexpr bool has_part(std::uint64_t mask, std::uint32_t part) {
 PartSelector::PartSelector(const SpaceDescriptor& space, std::uint16_t shard) : shard_(shard) {
   HC_CHECK(shard < space.world.shards());
   for (std::size_t kind = 0; kind < space.kinds.size(); ++kind) {
-    kinds_.push_back({space.kinds[kind].placement,
-                      part_index(space, static_cast<std::uint16_t>(kind), 0)});
+    kinds_.push_back(
+        {space.kinds[kind].placement, part_index(space, static_cast<std::uint16_t>(kind), 0)});
   }
 }
 

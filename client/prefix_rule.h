@@ -71,7 +71,7 @@ class PrefixScan {
 
   std::vector<std::uint32_t> trailing_;  // per kind; 0: all_pages
   std::uint8_t all_pages_mask_ = 0;
-  std::uint8_t leading_mask_ = 0;        // kinds present in every page so far
+  std::uint8_t leading_mask_ = 0;  // kinds present in every page so far
   std::vector<PageBits> pages_;
 };
 

@@ -72,20 +72,20 @@ Result<void> add_layout(std::uint32_t index, const hicache_region& region,
   const hicache_layout& layout = region.layouts[index];
   const std::string field = "region.layouts[" + std::to_string(index) + "]";
   HC_TRY_VOID(check_bounds((field + ".kind").c_str(), layout.kind, {0, space.kinds.size() - 1}));
-  HC_TRY_VOID(check_bounds((field + ".run_count").c_str(), layout.run_count,
-                           {1, kRunsPerLayoutMax}));
+  HC_TRY_VOID(
+      check_bounds((field + ".run_count").c_str(), layout.run_count, {1, kRunsPerLayoutMax}));
   HC_TRY_VOID(check_given((field + ".runs").c_str(), layout.runs));
   if (((plan.shape.kind_mask >> layout.kind) & 1U) != 0) {
-    return make_error(Code::bad_argument, field + ".kind = " + std::to_string(layout.kind) +
-                                              ": must not stand twice");
+    return make_error(Code::bad_argument,
+                      field + ".kind = " + std::to_string(layout.kind) + ": must not stand twice");
   }
   HC_TRY_VOID(check_runs(field, layout, region, space.kinds[layout.kind].payload_bytes));
   plan.shape.kind_mask = static_cast<std::uint8_t>(plan.shape.kind_mask | (1U << layout.kind));
-  plan.layouts.push_back({static_cast<std::uint16_t>(layout.kind),
-                          static_cast<std::uint16_t>(layout.run_count), 0});
+  plan.layouts.push_back(
+      {static_cast<std::uint16_t>(layout.kind), static_cast<std::uint16_t>(layout.run_count), 0});
   for (std::uint32_t i = 0; i < layout.run_count; ++i) {
-    plan.runs.push_back({layout.runs[i].offset_bytes, layout.runs[i].stride_bytes,
-                         layout.runs[i].length_bytes});
+    plan.runs.push_back(
+        {layout.runs[i].offset_bytes, layout.runs[i].stride_bytes, layout.runs[i].length_bytes});
   }
   return {};
 }

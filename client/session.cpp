@@ -60,21 +60,26 @@ Session::Session(SessionParts parts)
       requests_(part_of(parts_.client_file, kRequestsOffset,
                         std::uint64_t{kRingEntries} * sizeof(RequestEntry)),
                 client_->request_tail, server_->request_head),
-      completions_(parts_.server_file.bytes().subspan(
-                       kCompletionsOffset,
-                       std::uint64_t{kCompletionEntries} * sizeof(CompletionEntry)),
-                   client_->completion_head, server_->completion_tail),
+      completions_(
+          parts_.server_file.bytes().subspan(
+              kCompletionsOffset, std::uint64_t{kCompletionEntries} * sizeof(CompletionEntry)),
+          client_->completion_head, server_->completion_tail),
       ops_(parts_.attachment) {}
 
 SessionState Session::state() const {
   switch (load_acquire(server_->state)) {
-    case static_cast<std::uint32_t>(SessionState::holding): return SessionState::holding;
-    case static_cast<std::uint32_t>(SessionState::serving): return SessionState::serving;
-    default: return SessionState::ended;
+    case static_cast<std::uint32_t>(SessionState::holding):
+      return SessionState::holding;
+    case static_cast<std::uint32_t>(SessionState::serving):
+      return SessionState::serving;
+    default:
+      return SessionState::ended;
   }
 }
 
-Code Session::end_code() const { return code_for_engine(load_acquire(server_->end_code)); }
+Code Session::end_code() const {
+  return code_for_engine(load_acquire(server_->end_code));
+}
 
 Code Session::submit(Submission submission, OpName& name) {
   HC_CHECK(!closed_);
@@ -162,8 +167,8 @@ std::uint64_t Session::grant(const CompletionEntry& entry, const OpName& name, O
   lease.kind_count = parts_.kind_count;
   lease.arenas = parts_.arenas;
   lease.frames.reserve(std::size_t{lease.page_count} * lease.kind_count);
-  const auto area = parts_.server_file.bytes().subspan(result_area_offset(name.slot),
-                                                       kResultAreaBytes);
+  const auto area =
+      parts_.server_file.bytes().subspan(result_area_offset(name.slot), kResultAreaBytes);
   for (std::uint32_t page = 0; page < lease.page_count; ++page) {
     for (std::uint32_t kind = 0; kind < lease.kind_count; ++kind) {
       FrameRef ref{};
@@ -176,8 +181,7 @@ std::uint64_t Session::grant(const CompletionEntry& entry, const OpName& name, O
   return record.lease;
 }
 
-void Session::add_late(const OpName& name, OpRecord& record,
-                       std::vector<hicache_completion>& out) {
+void Session::add_late(const OpName& name, OpRecord& record, std::vector<hicache_completion>& out) {
   if (!std::exchange(record.late, true)) {
     out.push_back(completion_of(name, record, Code::timed_out, Ack::late));
   }

@@ -19,8 +19,7 @@ enum { kTimeoutMs = 10000 };
 
 static void check(hicache_code code, const char* what) {
   if (code != HICACHE_OK) {
-    fprintf(stderr, "host_rank: %s: %s: %s\n", what, hicache_code_name(code),
-            hicache_last_error());
+    fprintf(stderr, "host_rank: %s: %s: %s\n", what, hicache_code_name(code), hicache_last_error());
     exit(1);
   }
 }
@@ -99,9 +98,11 @@ int main(int argc, char** argv) {
   uint64_t tokens[kPages * kPageTokens];
   uint8_t keys[kPages][32];
   size_t hashed = 0;
-  for (size_t i = 0; i < kPages * kPageTokens; ++i) tokens[i] = 1000 + i;
+  for (size_t i = 0; i < kPages * kPageTokens; ++i)
+    tokens[i] = 1000 + i;
   check(hicache_hash_pages(NULL, tokens, kPages * kPageTokens, kPageTokens, 0, keys[0], kPages,
-                           &hashed), "hash");
+                           &hashed),
+        "hash");
   hicache_page pages[kPages] = {{0}};
   for (uint32_t i = 0; i < kPages; ++i) {
     pages[i].key = keys[i];
@@ -127,13 +128,14 @@ int main(int argc, char** argv) {
   printf("stored %" PRIu32 " new pages, durable\n", stored.pages_stored);
 
   /* Load them into rows 32..63 and compare every byte. */
-  for (uint32_t i = 0; i < kPages; ++i) pages[i].row = kPages + i;
+  for (uint32_t i = 0; i < kPages; ++i)
+    pages[i].row = kPages + i;
   check(hicache_load(client, &op, pages, kPages, &op_id), "load");
   const hicache_completion loaded = finish(client, op_id, "load");
   const size_t half = (size_t)kPages * kPayloadBytes;
   const int same = memcmp(memory, memory + half, half) == 0;
-  printf("loaded %" PRIu32 " pages from memory, %" PRIu32 " from disk: %s\n",
-         loaded.pages_from_l2, loaded.pages_from_l3, same ? "equal" : "DIFFERENT");
+  printf("loaded %" PRIu32 " pages from memory, %" PRIu32 " from disk: %s\n", loaded.pages_from_l2,
+         loaded.pages_from_l3, same ? "equal" : "DIFFERENT");
   check(hicache_close(client, kTimeoutMs), "close");
   return same ? 0 : 1;
 }

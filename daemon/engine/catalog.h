@@ -33,11 +33,13 @@ struct Part {
   std::uint32_t payload_crc = 0;            // of a resident part
   std::uint32_t first_waiter = kNone32;     // item of the operation table
   std::uint32_t unsettled_since_ms = 0;     // for the age of the oldest undurable part
+  std::uint32_t flush_failures = 0;         // of its slab when its write began
   std::uint64_t barrier = 0;                // order in which parts became unsettled
   L2State l2 = L2State::absent;
   L3State l3 = L3State::absent;
   bool reading = false;                     // a disk read fills the frame
   bool spill_wanted = false;                // spill when the fill is done
+  bool wiped = false;                       // doomed by free_object: its header is zeros
 };
 
 // Who waits until a forgotten page can't come back: an operation, or an operator's order.

@@ -73,6 +73,7 @@ class Engine {
   EngineState state() const { return state_; }
   Core& core() { return *core_; }
   const Core& core() const { return *core_; }
+  PageKeeper& pages() { return works_->pages; }
   const LoadProgress& load_progress() const { return load_progress_; }
   StatsReply stats();
 

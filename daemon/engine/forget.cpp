@@ -11,7 +11,9 @@ namespace hc {
 void Forget::stop_spill(PartRef ref) {
   Core& core = works_.core;
   Part& part = core.catalog->part(ref);
-  if (core.catalog->unsettled().contains(ref.value) && part.l2 != L2State::filling) {
+  // A part that a store is filling settles when its copy ends.
+  const bool store_fills = part.l2 == L2State::filling && !part.reading;
+  if (core.catalog->unsettled().contains(ref.value) && !store_fills) {
     core.catalog->unsettled().remove(ref.value);
   }
   if (part.l3 == L3State::queued || part.l3 == L3State::writing || part.l3 == L3State::written) {
@@ -56,7 +58,7 @@ void Forget::settle(PageId id) {
     }
   }
   if (!page.slots_gone) {
-    if (page.doom == Doom::free_object && core.catalog->has_stored_part(id)) {
+    if (page.doom == Doom::free_object && needs_wipe(id)) {
       if (!wipe(id)) {
         wipes_.push_back(id);
         works_.pages.busy(id);
@@ -70,6 +72,17 @@ void Forget::settle(PageId id) {
   }
 }
 
+bool Forget::needs_wipe(PageId id) const {
+  const Catalog& catalog = *works_.core.catalog;
+  for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
+    const Part& part = catalog.part(catalog.ref(id, at));
+    if (part.l3 >= L3State::written && !part.wiped) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // Starts to zero every header block of the page; false when the io queue is full now.
 bool Forget::wipe(PageId id) {
   Core& core = works_.core;
@@ -77,7 +90,7 @@ bool Forget::wipe(PageId id) {
   for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
     const PartRef ref = core.catalog->ref(id, at);
     const Part& part = core.catalog->part(ref);
-    if (part.l3 < L3State::written) {
+    if (part.l3 < L3State::written || part.wiped) {
       continue;
     }
     if (!core.io.can_start(IoKind::zero_header)) {
@@ -92,7 +105,8 @@ bool Forget::wipe(PageId id) {
   return true;
 }
 
-// A wipe that the device failed leaves a header that no row names; the slot is not used again.
+// The slot stays the page's until its row is erased with it: hand_on. A wipe that the device failed
+// leaves a header that no row names; its slot is not used again.
 void Forget::on_zero(const IoEvent& event) {
   Core& core = works_.core;
   const PartRef ref{io_value(event.cookie)};
@@ -106,14 +120,12 @@ void Forget::on_zero(const IoEvent& event) {
   const SlabId slab_id = *core.family().slabs[core.catalog->part_of(ref)];
   Slab& slab = core.spaces->slabs().slab(slab_id);
   if (event.code == Code::ok) {
-    slab.mark_limbo(part.slot);
-    works_.commit.add_limbo({slab_id, part.slot});
-    works_.commit.add_flush(slab_id);
+    part.wiped = true;
   } else {
     slab.mark_quarantined(part.slot);
     ++core.counters.slots_quarantined;
+    drop_slot(part);
   }
-  drop_slot(part);
   settle(id);
 }
 
@@ -122,8 +134,10 @@ void Forget::drop_slot(Part& part) {
   part.l3 = L3State::absent;
   part.slot = kNoSlot;
   part.generation = kNoGeneration;
+  part.wiped = false;
 }
 
+// Row and slots go with one group. Apart, a slot could be handed out while a row still names it.
 void Forget::hand_on(PageId id) {
   Core& core = works_.core;
   Page& page = core.catalog->page(id);
@@ -140,6 +154,9 @@ void Forget::hand_on(PageId id) {
     const SlabId slab_id = *core.family().slabs[at];
     core.spaces->slabs().slab(slab_id).mark_limbo(part.slot);
     works_.commit.add_limbo({slab_id, part.slot});
+    if (part.wiped) {
+      works_.commit.add_flush(slab_id);
+    }
     drop_slot(part);
   }
   works_.commit.add_erase(page.space, page.hash, page.free_token);

@@ -36,6 +36,7 @@ class Forget {
   void strip_slots(PageId page);
 
  private:
+  bool needs_wipe(PageId page) const;
   bool wipe(PageId page);
   void hand_on(PageId page);
   void stop_spill(PartRef ref);

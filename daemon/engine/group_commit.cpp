@@ -199,6 +199,7 @@ void GroupCommit::on_sync(const IoEvent& event) {
   if (event.code != Code::ok) {
     sync_code_ = event.code;
     failed_syncs_.push_back(SlabId{static_cast<std::uint16_t>(io_value(event.cookie))});
+    works_.spiller.note_failed_flush(failed_syncs_.back());
   }
   if (syncs_left_ > 0) {
     return;

@@ -32,13 +32,17 @@ bool Verbs::lease_pages(std::uint32_t index) {
   }
   for (std::uint32_t i = 0; i < op.request.pages.size(); ++i) {
     const PageId page = page_at(index, i);
-    HC_CHECK(page != kNoPage);
+    if (page == kNoPage) {
+      continue;  // nothing of it is this rank's: another rank or node has it
+    }
     const bool added = core_.leases.add(op.lease, page);
     HC_CHECK(added);
     works_.pages.hold(page);
   }
   for (auto i = static_cast<std::uint32_t>(op.request.pages.size()); i-- > 0;) {
-    touch(page_at(index, i));
+    if (const PageId page = page_at(index, i); page != kNoPage) {
+      touch(page);
+    }
   }
   return true;
 }
@@ -49,11 +53,11 @@ void Verbs::start_pin(std::uint32_t index) {
   bool there = true;
   for (std::uint32_t i = 0; i < pages && there; ++i) {
     const PageId page = page_at(index, i);
-    there = page != kNoPage;
     for_each_part(core_, op, i, [&](std::uint16_t kind, std::uint32_t part) {
-      const bool needed = kind_needed(core_.family().descriptor.kinds[kind], i, pages);
-      there = there && (!needed || core_.catalog->part(core_.catalog->ref(page, part)).l2 ==
-                                       L2State::resident);
+      if (there && kind_needed(core_.family().descriptor.kinds[kind], i, pages)) {
+        there = page != kNoPage && core_.catalog->part(core_.catalog->ref(page, part)).l2 ==
+                                       L2State::resident;
+      }
     });
   }
   if (!there) {
@@ -76,9 +80,12 @@ void Verbs::start_reload(std::uint32_t index) {
   bool there = true;
   for (std::uint32_t i = 0; i < pages && there; ++i) {
     const PageId page = page_at(index, i);
-    there = page != kNoPage;
     for_each_part(core_, op, i, [&](std::uint16_t kind, std::uint32_t part) {
       if (!there || !kind_needed(kinds[kind], i, pages)) {
+        return;
+      }
+      if (page == kNoPage) {
+        there = false;
         return;
       }
       const Part& at = core_.catalog->part(core_.catalog->ref(page, part));
@@ -122,7 +129,9 @@ bool Verbs::start_reload_page(std::uint32_t index, std::uint32_t i) {
   Op& op = core_.ops.op(index);
   const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
   const PageId page = page_at(index, i);
-  HC_CHECK(page != kNoPage);
+  if (page == kNoPage) {
+    return true;
+  }
   std::vector<PartRef> fills;
   for_each_part(core_, op, i, [&](std::uint16_t kind, std::uint32_t part) {
     const PartRef ref = core_.catalog->ref(page, part);

@@ -28,10 +28,13 @@ void OpEnds::send(const Op& op, CompletionEntry entry) {
   if (entry.lease != 0) {
     frames.assign(op.request.pages.size() * kKindsMax, FrameRef{kNone32, 0, 0, 0});
     const EngineSession* session = core.sessions.find(op.session);
+    const std::vector<PageId> leased = core.leases.pages(LeaseId{entry.lease});
     for (std::uint32_t i = 0; i < op.request.pages.size(); ++i) {
       const PageId page = core.catalog->find(session->space, op.request.pages[i].hash);
-      if (page == kNoPage) {
-        continue;  // forgotten meanwhile: its frames stay, but nothing names them any more
+      // Forgotten meanwhile: its frames stay, but nothing names them any more. A page that was
+      // stored anew under the same hash is not in the lease.
+      if (page == kNoPage || std::find(leased.begin(), leased.end(), page) == leased.end()) {
+        continue;
       }
       for_each_part(core, op, i, [&](std::uint16_t kind, std::uint32_t part) {
         const PartRef ref = core.catalog->ref(page, part);
@@ -119,14 +122,15 @@ void OpEnds::end(std::uint32_t index, Code code) {
   op.ending = true;
   op.code = code;
   op.dropping = true;
-  works_.copies.drop_queued(index);
-  op.dropping = false;
+  // What waits leaves first: a dropped copy may end its page, and one page may stand here twice.
   const std::vector<std::uint32_t> items = op.items;
   for (const std::uint32_t item : items) {
     if (core.ops.item(item).on_list) {
       free_item(item);
     }
   }
+  works_.copies.drop_queued(index);
+  op.dropping = false;
   if (code == Code::timed_out || code == Code::cancelled) {
     report_late(index);
   }

@@ -164,6 +164,15 @@ Result<void> SpaceSet::open_part(std::uint32_t part) {
 }
 
 Result<void> SpaceSet::open_slabs(std::uint16_t shard) {
+  if (!slabs_judged_) {
+    // The family was bound by this attach and not by the index: no row names any slab.
+    std::vector<SlabSpec> specs;
+    for (std::uint32_t part = 0; part < family_->parts.size(); ++part) {
+      specs.push_back(slab_spec(part));
+    }
+    HC_TRY_VOID(slabs_.keep_only(specs));
+    slabs_judged_ = true;
+  }
   for (std::uint32_t part = 0; part < family_->parts.size(); ++part) {
     const std::uint16_t owner = family_->parts[part].shard;
     if (owner == shard || owner == kShardReplicated) {
@@ -174,6 +183,7 @@ Result<void> SpaceSet::open_slabs(std::uint16_t shard) {
 }
 
 Result<void> SpaceSet::open_existing_slabs() {
+  slabs_judged_ = true;
   for (std::uint32_t part = 0; part < family_->parts.size(); ++part) {
     auto slab = slabs_.open_existing(slab_spec(part));
     if (slab) {
@@ -189,6 +199,7 @@ Result<void> SpaceSet::forget_family() {
   spaces_.clear();
   family_.reset();
   pages_max_ = 0;
+  slabs_judged_ = false;
   return slabs_.remove_all();
 }
 

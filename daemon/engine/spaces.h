@@ -98,6 +98,7 @@ class SpaceSet {
   std::unique_ptr<Family> family_;
   std::vector<std::unique_ptr<Space>> spaces_;  // by SpaceNo; holes are null
   std::uint32_t pages_max_ = 0;
+  bool slabs_judged_ = false;  // the store's slab files are those of the bound family
 };
 
 }  // namespace hc

@@ -64,7 +64,9 @@ void Spiller::purge_doomed() {
 void Spiller::make_room(SlabId slab_id) {
   Core& core = works_.core;
   Slab& slab = core.spaces->slabs().slab(slab_id);
-  const std::uint32_t live_max = slab.slot_count() - core.family().reserve_slots;
+  // A slab of an earlier configuration may be smaller than the reserve of this one.
+  const std::uint32_t reserve = std::min(core.family().reserve_slots, slab.slot_count() - 1);
+  const std::uint32_t live_max = slab.slot_count() - reserve;
   LruList& order = core.slot_order.order(slab_id);
   std::uint32_t slot = order.oldest();
   for (int looks = 0; looks < kEvictLooksMax && slab.live_count() >= live_max; ++looks) {
@@ -156,6 +158,7 @@ void Spiller::write(PartRef ref, SlotId slot, Generation generation) {
   part.slot = slot;
   part.generation = generation;
   part.l3 = L3State::writing;
+  part.flush_failures = flush_failures_[core.family().slabs[at]->value];
   ++writing_;
   FramePool& frames = core.frames_of(ref);
   const std::uint8_t* frame_header = frames.header(part.frame);
@@ -208,7 +211,9 @@ void Spiller::on_write(const IoEvent& event) {
   --writing_;
   Slab& slab = *core.slab_of(ref);
   const PageId page = core.catalog->page_of(ref);
-  if (event.code != Code::ok) {
+  const SlabId slab_id = *core.family().slabs[core.catalog->part_of(ref)];
+  const bool believed = part.flush_failures == flush_failures_[slab_id.value];
+  if (event.code != Code::ok || !believed) {
     // No row names the slot: what the write left in it is inert.
     if (event.code == Code::io_error) {
       slab.mark_quarantined(part.slot);
@@ -216,7 +221,7 @@ void Spiller::on_write(const IoEvent& event) {
     } else {
       slab.cancel_write(part.slot);
     }
-    fail(ref, event.code);
+    fail(ref, event.code == Code::ok ? Code::io_error : event.code);
     return;
   }
   ++core.counters.spills;
@@ -225,7 +230,7 @@ void Spiller::on_write(const IoEvent& event) {
   part.l3 = L3State::written;
   works_.commit.count_written(1);
   if (!core.catalog->page(page).doomed) {
-    core.slot_order.insert(*core.catalog, *core.family().slabs[core.catalog->part_of(ref)], ref);
+    core.slot_order.insert(*core.catalog, slab_id, ref);
     works_.pages.publish_status(page);
     works_.commit.mark_dirty(page);
     works_.events->part_written(ref);

@@ -30,7 +30,7 @@ struct SlotRef {
 
 class Spiller {
  public:
-  explicit Spiller(Works& works) : works_(works), queues_(kPartsMax) {}
+  explicit Spiller(Works& works) : works_(works), queues_(kPartsMax), flush_failures_(kPartsMax) {}
 
   // A resident part without a stored copy.
   void enqueue(PartRef ref);
@@ -46,6 +46,9 @@ class Spiller {
   void drop_stored(PartRef ref, bool quarantine);
   // Written, but its flush failed: it will not become durable.
   void fail_written(PartRef ref, Code code);
+  // A flush of this slab failed. A write in flight on it is not believed when it ends: a piece of
+  // it may have been dropped.
+  void note_failed_flush(SlabId slab) { ++flush_failures_[slab.value]; }
 
   // While paused (a clear is running) nothing is written; parts of doomed pages leave the queue.
   void pause(bool paused) { paused_ = paused; }
@@ -63,6 +66,7 @@ class Spiller {
 
   Works& works_;
   std::vector<std::deque<PartRef>> queues_;  // by slab
+  std::vector<std::uint32_t> flush_failures_;  // by slab
   std::uint32_t writing_ = 0;
   std::uint32_t queued_ = 0;
   bool paused_ = false;

@@ -183,18 +183,15 @@ void Verbs::store_copy_done(std::uint32_t item_index, Code code, std::uint32_t c
   HC_CHECK(part.l2 == L2State::filling && !part.reading);
   const bool doomed = core_.catalog->page(page).doomed;
   if (op.ending || doomed || code != Code::ok) {
-    const std::uint32_t use = op.use;
     core_.ops.free_item(item_index);
+    // Its own operation first: it may wait for this very fill with another item.
+    op.ending ? ends_.continue_end(index)
+              : ends_.end(index, doomed ? Code::cancelled : code);
     discard_fill(ref);
     works_.events->part_fill_failed(ref, Code::retry);
     works_.pages.drop_busy(page);
     works_.forget.settle(page);
     works_.pages.end_if_empty(page);
-    if (!op.in_use || op.use != use) {
-      return;  // it named the page twice: its other item has ended it
-    }
-    op.ending ? ends_.continue_end(index)
-              : ends_.end(index, doomed ? Code::cancelled : code);
     return;
   }
   FramePool& frames = core_.frames_of(ref);

@@ -135,7 +135,13 @@ void SessionServer::end_holding() {
   }
 }
 
+// A client that lost its session attaches again at once: without the listener it finds nobody, and
+// the stop need not wait for sessions that begin after it.
 void SessionServer::end_all(Code code) {
+  if (listener_) {
+    epoll_.remove(listener_->fd());
+    listener_.reset();
+  }
   for (const auto& session : sessions_) {
     if (session != nullptr) {
       session->detached = true;

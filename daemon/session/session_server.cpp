@@ -30,7 +30,7 @@ void SessionServer::bind(Engine& engine, const Uuid& daemon_instance) {
   HC_CHECK(pidfd.has_value());
   daemon_pidfd_ = std::move(*pidfd);
   const auto added =
-      epoll_.add(listener_.fd(), Trigger::level, epoll_tag(EpollOwner::listener, 0));
+      epoll_.add(listener_->fd(), Trigger::level, epoll_tag(EpollOwner::listener, 0));
   HC_CHECK(added.has_value());
 }
 
@@ -71,8 +71,8 @@ std::vector<SessionLine> SessionServer::list() const {
 }
 
 void SessionServer::on_listener(Instant now) {
-  for (int i = 0; i < 16; ++i) {  // the rest waits for the next turn
-    auto socket = listener_.accept();
+  for (int i = 0; i < 16 && listener_; ++i) {  // the rest waits for the next turn
+    auto socket = listener_->accept();
     if (!socket) {
       log_warn("session.accept_failed", {{"reason", socket.error().message()}});
       return;

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,7 +62,7 @@ class SessionServer final : public CompletionSink {
   bool reap(Instant now);
   // Serving has begun: clients that attached in hold attach again.
   void end_holding();
-  // Refuses new operations and ends every session (stop of the daemon).
+  // Stops listening, refuses new operations and ends every session (stop of the daemon).
   void end_all(Code code);
 
   void mark_sleeping();
@@ -120,7 +121,7 @@ class SessionServer final : public CompletionSink {
   Session* by_engine_id(SessionId id);
 
   Epoll& epoll_;
-  UnixListener listener_;
+  std::optional<UnixListener> listener_;  // none once the daemon stops
   SessionServerOptions options_;
   Engine* engine_ = nullptr;
   Uuid daemon_instance_{};

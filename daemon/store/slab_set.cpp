@@ -170,12 +170,36 @@ Result<SlabId> SlabSet::open_existing(const SlabSpec& spec) {
   return adopted;
 }
 
-Result<void> SlabSet::remove_other_families(const FamilyId& family) {
+// A file that is not open.
+Result<bool> SlabSet::file_matches(const SlabSpec& spec) {
+  auto file = disk_.open(FileSpec{file_name(spec), 0, false, true});
+  HC_TRY(file);
+  const SlabHeader expected = header_of(spec);
+  const auto header = read_header(*file);
+  HC_TRY_VOID(disk_.close(*file));
+  if (!header && header.error().code == Code::io_error) {
+    return header.error();
+  }
+  return header && std::memcmp(&*header, &expected, sizeof expected) == 0;
+}
+
+Result<void> SlabSet::keep_only(const std::vector<SlabSpec>& specs) {
   auto files = disk_.list();
   HC_TRY(files);
-  const std::string ours = family_prefix(family);
   for (const FileInfo& info : *files) {
-    if (info.name.rfind(kSlabPrefix, 0) == 0 && info.name.rfind(ours, 0) != 0) {
+    if (info.name.rfind(kSlabPrefix, 0) != 0) {
+      continue;
+    }
+    bool keep = false;
+    for (const SlabSpec& spec : specs) {
+      if (file_name(spec) != info.name) {
+        continue;
+      }
+      const auto matches = find(spec.kind, spec.shard) ? Result<bool>(true) : file_matches(spec);
+      HC_TRY(matches);
+      keep = *matches;
+    }
+    if (!keep) {
       HC_TRY_VOID(disk_.remove(info.name));
     }
   }
@@ -188,7 +212,7 @@ Result<void> SlabSet::remove_all() {
   }
   slabs_.clear();
   allocated_bytes_ = 0;
-  return remove_other_families(FamilyId{});
+  return keep_only({});
 }
 
 }  // namespace hc

@@ -37,8 +37,9 @@ class SlabSet {
   Result<SlabId> open_or_create(const SlabSpec& spec);
   // Opens the slab of this spec with the geometry its header records; not_found when absent.
   Result<SlabId> open_existing(const SlabSpec& spec);
-  // Removes the files of every family but this one; used when an empty store takes a new family.
-  Result<void> remove_other_families(const FamilyId& family);
+  // Removes every slab file but those of exactly these specs; used when an empty store takes a
+  // family, so that slabs of another family or geometry do not eat the budget.
+  Result<void> keep_only(const std::vector<SlabSpec>& specs);
   // Closes and removes every slab of the set; used when an empty store changes its geometry.
   Result<void> remove_all();
 
@@ -56,6 +57,7 @@ class SlabSet {
   Result<void> write_header(FileId file, const SlabHeader& header);
   Result<SlabId> adopt(FileId file, const SlabSpec& spec, bool any_geometry);
   Result<SlabId> create(const SlabSpec& spec);
+  Result<bool> file_matches(const SlabSpec& spec);
   SlabHeader header_of(const SlabSpec& spec) const;
 
   Disk& disk_;

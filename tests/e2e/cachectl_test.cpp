@@ -148,8 +148,7 @@ TEST_CASE("A wrong command line is one line and exit status 64") {
        {{"bench", "replay", "--synthetic", "users=2", "--l2", "1GiB", "--l3", "-5"}, {"--l3"}},
        {{"bench", "replay", "--synthetic", "usrs=2", "--l2", "1GiB", "--l3", "1GiB"}, {"usrs"}},
        {{"bench", "replay", "--l2", "1GiB", "--l3", "1GiB"}, {"--trace"}},
-       {{"bench", "replay", "--trace", "/nowhere/t", "--l2", "1GiB", "--l3", "1GiB"},
-        {"/nowhere/t"}},
+       {{"clear", "--space", "xyz", "--yes"}, {"--space", "xyz", "a-f"}},
        {{"bench", "replay", "--synthetic", "users=2", "--l2", "1GiB", "--l3", "1GiB", "--kinds",
          "kv"}, {"--kinds", "kv"}},
        {{"bench", "replay", "--synthetic", "users=2", "--l2", "1GiB", "--l3", "1GiB",
@@ -160,13 +159,14 @@ TEST_CASE("A wrong command line is one line and exit status 64") {
          "--disk-backend", "tape"}, {"--disk-backend", "tape"}}});
 }
 
-TEST_CASE("What the daemon refuses is its line and exit status 1") {
+TEST_CASE("What can't be done is one line and exit status 1") {
   DaemonProcess daemon;
   daemon.start();
   expect_refusals(daemon, kExitNo,
                   {{{"cold-start", "load"}, {"holds"}},
                    {{"clear", "--space", "abcdef", "--yes"}, {"abcdef", "not known"}},
-                   {{"clear", "--space", "xyz", "--yes"}, {"xyz"}}});
+                   {{"bench", "replay", "--trace", "/nowhere/t", "--l2", "1GiB", "--l3", "1GiB"},
+                    {"/nowhere/t"}}});
 }
 
 TEST_CASE("Without a daemon every command is one line with the socket, and exit status 69") {

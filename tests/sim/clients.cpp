@@ -273,7 +273,7 @@ void Clients::note_wipes(const SimSession& session, SimOp& op) {
     const PageId page = core.catalog->find(core.sessions.find(session.id)->space, hash);
     for (std::uint32_t at = 0; page != kNoPage && at < core.catalog->parts_per_page(); ++at) {
       const Part& part = core.catalog->part(core.catalog->ref(page, at));
-      if (part.slot != kNoSlot) {
+      if (part.l3 >= L3State::written) {
         const Slab& slab = *core.spaces->slab_of(at);
         op.wipes.push_back({slab.file(), slab.slot_offset(part.slot), part.generation, hash});
       }

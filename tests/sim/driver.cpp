@@ -129,6 +129,7 @@ void Driver::come_to_rest() {
       return;
     }
     advance(5 * kNsPerMs);
+    close_sessions();  // one that was switching may be open again
   }
   world_.laws.expect(clients_.open_ops() == 0, 4, "an operation was never answered");
   watch_.walk(true);

@@ -167,7 +167,12 @@ void Clients::judge_lease_verb(SimSession& session, SimOp& op, const CompletionE
   if (code == Code::ok) {
     world_.laws.expect(op.lease_known, 4, "no lease");
     for (std::uint32_t i = 0; i < op.pages.size(); ++i) {
-      if (!parts_of_page(session, op, i).empty()) {
+      const Parts parts = parts_of_page(session, op, i);
+      const auto& kinds = world_.scenario.space.kinds;
+      const bool needed = std::any_of(parts.begin(), parts.end(), [&](std::uint32_t part) {
+        return is_needed(kinds[world_.core().family().kind_of(part)], i, op.pages.size());
+      });
+      if (needed) {
         expect_hit(op, i);
       }
     }

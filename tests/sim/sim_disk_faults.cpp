@@ -84,6 +84,7 @@ Code SimDisk::complete_write(Pending& pending) {
   }
   if (file.is_slab() && prng_.per_10k(plan_.write_no_space)) {
     land(file, request.offset_bytes, bytes, false);
+    mark(file, request.offset_bytes, bytes.size());
     return fault("fault no_space", Code::no_space);
   }
   if (file.is_slab() && prng_.per_10k(plan_.misdirected)) {

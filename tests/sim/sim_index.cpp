@@ -136,13 +136,14 @@ bool SimIndex::row_damaged(SpaceNo space, const PageHash& page) const {
   return damaged_.count({space.value, page}) != 0;
 }
 
-bool SimIndex::names(std::uint16_t kind, std::uint16_t shard, std::uint32_t slot) const {
+bool SimIndex::names(std::uint16_t kind, std::uint16_t shard, std::uint32_t slot) {
   for (const auto& [key, row] : rows_) {
     if (damaged_.count(key) != 0) {
       continue;
     }
     for (const IndexRowPart& part : row.parts) {
       if (part.kind == kind && part.shard == shard && part.slot == slot) {
+        trace_.add("named by", key.first, key.second.word(0), part.generation);
         return true;
       }
     }

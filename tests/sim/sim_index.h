@@ -42,7 +42,7 @@ class SimIndex final : public Index {
   const IndexRow* row(SpaceNo space, const PageHash& page) const;
   bool row_damaged(SpaceNo space, const PageHash& page) const;
   // A committed row that verifies and names this slot.
-  bool names(std::uint16_t kind, std::uint16_t shard, std::uint32_t slot) const;
+  bool names(std::uint16_t kind, std::uint16_t shard, std::uint32_t slot);
   const std::map<std::pair<std::uint32_t, PageHash>, IndexRow>& rows() const { return rows_; }
   void damage_rows();
 

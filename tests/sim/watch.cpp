@@ -36,7 +36,6 @@ void Watch::observe() {
     take_snapshot();
   }
   sequence_ = world_.model.now();
-  faults_ = world_.disk.faults();
 }
 
 void Watch::take_snapshot() {
@@ -56,27 +55,32 @@ void Watch::take_snapshot() {
   }
   SlabSet& slabs = core.spaces->slabs();
   slots_.resize(slabs.count());
+  live_.resize(slabs.count());
   for (std::uint16_t id = 0; id < slabs.count(); ++id) {
     const Slab& slab = slabs.slab(SlabId{id});
     slots_[id].resize(slab.slot_count());
+    live_[id] = slab.live_count();
     for (std::uint32_t slot = 0; slot < slab.slot_count(); ++slot) {
       slots_[id][slot] = {slab.state(SlotId{slot}), slab.generation(SlotId{slot})};
     }
   }
   pages_free_ = catalog.pages_free();
   evictions_ = core.counters.pages_evicted_l3;
+  commit_failures_ = core.counters.commit_failures;
 }
 
-// A slot that was handed out since the last look.
+// A slot that was freed since the last look, or freed and handed out again.
 void Watch::check_slots() {
   SlabSet& slabs = world_.core().spaces->slabs();
   for (std::uint16_t id = 0; id < slabs.count() && id < slots_.size(); ++id) {
     const Slab& slab = slabs.slab(SlabId{id});
     for (std::uint32_t slot = 0; slot < slab.slot_count(); ++slot) {
-      const bool taken = slab.state(SlotId{slot}) == SlotState::writing &&
-                         slab.generation(SlotId{slot}) != slots_[id][slot].generation;
-      if (taken && world_.index.names(slab.header().kind, slab.header().shard, slot)) {
-        world_.laws.broken(3, name_of("a slot is written that a committed row names: kind, "
+      const SlotState state = slab.state(SlotId{slot});
+      const bool usable = state == SlotState::free || state == SlotState::writing;
+      const bool changed = slab.generation(SlotId{slot}) != slots_[id][slot].generation;
+      if (usable && changed && !clearing_ &&
+          world_.index.names(slab.header().kind, slab.header().shard, slot)) {
+        world_.laws.broken(3, name_of("a slot is handed out that a committed row names: kind, "
                                       "shard, slot",
                                       slab.header().kind, slab.header().shard, slot));
       }
@@ -119,13 +123,17 @@ void Watch::check_lost_part(PageId id, std::uint32_t part, bool page_gone) {
     ++world_.tally.excused;
     return;
   }
-  if (was.l3 == L3State::written && world_.disk.faults() != faults_) {
+  if (was.l3 == L3State::written && core.counters.commit_failures != commit_failures_) {
     return;  // a flush failed
   }
   if (page_gone && eviction_was_due(id)) {
     ++world_.tally.evicted;
     return;
   }
+  world_.trace.add("lost", static_cast<std::uint64_t>(was.l3), page_gone ? 1 : 0,
+                   core.counters.pages_evicted_l3 - evictions_, was.slot.value);
+  world_.trace.add("of slab", slab.live_count(), live_[core.family().slabs[part]->value],
+                   slab.slot_count(), core.family().reserve_slots);
   world_.laws.broken(2, name_of("a stored part is lost without a reason: version, page, part",
                                 version, page, part));
 }
@@ -138,12 +146,13 @@ bool Watch::eviction_was_due(PageId id) {
   const std::uint32_t per_page = core.catalog->parts_per_page();
   const bool catalog_full = pages_free_ < kNewPagesMax;
   for (std::uint32_t at = 0; at < per_page; ++at) {
-    if (parts_[std::size_t{id.value} * per_page + at].l3 < L3State::written) {
+    if (parts_[std::size_t{id.value} * per_page + at].l3 < L3State::writing) {
       continue;
     }
     const Slab& slab = *core.spaces->slab_of(at);
     const std::uint32_t live_max = slab.slot_count() - core.family().reserve_slots;
-    const bool slab_full = slab.live_count() + 1 >= live_max;
+    const std::uint32_t live_before = live_[core.family().slabs[at]->value];
+    const bool slab_full = std::max(slab.live_count(), live_before) + 1 >= live_max;
     if ((slab_full || catalog_full) && was_oldest(id, at)) {
       return true;
     }

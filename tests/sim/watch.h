@@ -75,10 +75,11 @@ class Watch {
   std::vector<SeenPage> pages_;
   std::vector<SeenPart> parts_;
   std::vector<std::vector<SeenSlot>> slots_;
+  std::vector<std::uint32_t> live_;
   bool clearing_ = false;
   std::uint32_t pages_free_ = 0;
   std::uint64_t sequence_ = 0;      // of the model, at the last look
-  std::uint64_t faults_ = 0;
+  std::uint64_t commit_failures_ = 0;
   std::uint64_t evictions_ = 0;
   std::vector<Remembered> remembered_;
 };

@@ -11,7 +11,7 @@
 namespace hc {
 namespace {
 
-constexpr std::uint32_t kPayload = 5000;       // 4096 + 5000 rounds up to 3 blocks
+constexpr std::uint32_t kPayload = 5000;  // 4096 + 5000 rounds up to 3 blocks
 constexpr std::uint32_t kFrame = 3 * 4096;
 constexpr std::uint64_t kGenerations = 100;
 
@@ -66,19 +66,19 @@ TEST_CASE("an arena record that does not fit is a protocol error and maps nothin
     return added.error().code;
   };
 
-  CHECK(code_of({1, 0, 0, 4, kFrame, 0}) == Code::protocol);              // kind
-  CHECK(code_of({0, 0, 0, 0, kFrame, 0}) == Code::protocol);              // no frames
-  CHECK(code_of({0, 0, kNone32 - 1, 4, kFrame, 0}) == Code::protocol);    // frame ids run over
-  CHECK(code_of({0, 0, 0, 4, 2 * 4096, 0}) == Code::protocol);            // frames too small
-  CHECK(code_of({0, 0, 0, 4, kFrame + 1, 0}) == Code::protocol);          // not in blocks
-  CHECK(code_of({0, 0, 0, 4, kFrame, 97}) == Code::protocol);             // generations end
+  CHECK(code_of({1, 0, 0, 4, kFrame, 0}) == Code::protocol);            // kind
+  CHECK(code_of({0, 0, 0, 0, kFrame, 0}) == Code::protocol);            // no frames
+  CHECK(code_of({0, 0, kNone32 - 1, 4, kFrame, 0}) == Code::protocol);  // frame ids run over
+  CHECK(code_of({0, 0, 0, 4, 2 * 4096, 0}) == Code::protocol);          // frames too small
+  CHECK(code_of({0, 0, 0, 4, kFrame + 1, 0}) == Code::protocol);        // not in blocks
+  CHECK(code_of({0, 0, 0, 4, kFrame, 97}) == Code::protocol);           // generations end
   CHECK(code_of({0, 0, 0, 4, kFrame, ~0ULL}) == Code::protocol);
-  CHECK(code_of({0, 0, 0, 5, kFrame, 0}) == Code::refused);               // file too short
+  CHECK(code_of({0, 0, 0, 5, kFrame, 0}) == Code::refused);  // file too short
   CHECK(view.count() == 0);
 
   REQUIRE(view.add({0, 0, 4, 4, kFrame, 0}, reading_end(file)).has_value());
-  CHECK(code_of({0, 0, 7, 1, kFrame, 8}) == Code::protocol);              // meets its tail
-  CHECK(code_of({0, 0, 2, 3, kFrame, 8}) == Code::protocol);              // meets its head
+  CHECK(code_of({0, 0, 7, 1, kFrame, 8}) == Code::protocol);  // meets its tail
+  CHECK(code_of({0, 0, 2, 3, kFrame, 8}) == Code::protocol);  // meets its head
   CHECK(view.count() == 1);
 }
 

@@ -174,8 +174,7 @@ TEST_CASE("an orderly end frees memory at once although the daemon lives") {
 TEST_CASE("what the daemon had answered before it died is not lost") {
   Rig rig;
   submit(rig, true, 5);
-  rig.daemon->complete(
-      FakeDaemon::answer(rig.daemon->next_request(), Code::ok, Ack::resident));
+  rig.daemon->complete(FakeDaemon::answer(rig.daemon->next_request(), Code::ok, Ack::resident));
 
   rig.daemon->crash();
   rig.daemon->await_attach(2);
@@ -204,8 +203,7 @@ TEST_CASE("after a restart the client attaches with its regions and counts the n
   CHECK(rig.daemon->regions() == Numbers{3});
   const std::uint64_t op_id = submit(rig, true, 8);
   CHECK(op_id >> 38 == 3);  // Names the attachment: no op id of an earlier one comes back.
-  rig.daemon->complete(
-      FakeDaemon::answer(rig.daemon->next_request(), Code::ok, Ack::resident));
+  rig.daemon->complete(FakeDaemon::answer(rig.daemon->next_request(), Code::ok, Ack::resident));
   CHECK(rig.next().user_data == 8);
 }
 

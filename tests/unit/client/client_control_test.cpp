@@ -157,8 +157,7 @@ TEST_CASE("a space switch reads the new table, ends leases and holds for later a
   std::uint64_t op_id = 0;
   const auto reload = [&](std::uint64_t lease) {
     REQUIRE(hicache_reload(rig.client, &op, pages.pages.data(), 1, &op_id) == HICACHE_OK);
-    CompletionEntry granted =
-        FakeDaemon::answer(rig.daemon->next_request(), Code::ok, Ack::done);
+    CompletionEntry granted = FakeDaemon::answer(rig.daemon->next_request(), Code::ok, Ack::done);
     granted.lease = lease;
     rig.daemon->complete(granted);
   };

@@ -108,8 +108,7 @@ TEST_CASE("a completion carries the daemon's answer and the caller's number") {
   Rig rig;
   const SamplePages pages(2);
   const std::uint64_t op_id = store(rig, test::sample_op(42), pages);
-  CompletionEntry entry =
-      FakeDaemon::answer(rig.daemon->next_request(), Code::ok, Ack::resident);
+  CompletionEntry entry = FakeDaemon::answer(rig.daemon->next_request(), Code::ok, Ack::resident);
   entry.pages_from_l2 = 3;
   entry.pages_from_l3 = 4;
   entry.pages_stored = 5;

@@ -2,7 +2,9 @@
 // cxx_wrapper_test: client/hicache.hpp: ownership of the handle, spans, and the hash chain.
 #include "client/hicache.hpp"
 
+#include <algorithm>
 #include <array>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -43,7 +45,8 @@ TEST_CASE("the wrapper submits, waits and closes through the C interface") {
 
 TEST_CASE("a failed open gives the code and no client") {
   const test::SampleSpace space;
-  hicache_options options = test::sample_options("");
+  const std::string no_socket;
+  const hicache_options options = test::sample_options(no_socket);
 
   const auto opened = hicache::Client::open(options, space.space);
 

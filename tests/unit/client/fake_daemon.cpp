@@ -65,10 +65,20 @@ std::unique_ptr<FakeDaemon::Live> FakeDaemon::make_live(std::span<const std::uin
   StatusTableOptions table;
   table.capacity = 256;
   table.space = make_space_id(space);
-  std::unique_ptr<Live> live(new Live{
-      request, std::move(space), std::move(client_region), std::move(server),
-      std::move(server_region), must(make_doorbell()), must(StatusTableWriter::create(table)),
-      must(GenerationsWriter::create(kFakeFrames * kKindsMax)), {}, {}, {}, {}, {}, {}});
+  std::unique_ptr<Live> live(new Live{request,
+                                      std::move(space),
+                                      std::move(client_region),
+                                      std::move(server),
+                                      std::move(server_region),
+                                      must(make_doorbell()),
+                                      must(StatusTableWriter::create(table)),
+                                      must(GenerationsWriter::create(kFakeFrames * kKindsMax)),
+                                      {},
+                                      {},
+                                      {},
+                                      {},
+                                      {},
+                                      {}});
   ServerHeader* const header = live->server();
   header->magic = kServerFileMagic;
   header->protocol = kProtocolVersion;
@@ -83,8 +93,8 @@ std::unique_ptr<FakeDaemon::Live> FakeDaemon::make_live(std::span<const std::uin
     map.size_bytes = std::uint64_t{frame_bytes} * kFakeFrames;
     live->arena_memory.push_back(must(MemoryFile::create("fake-arena", map.size_bytes)));
     live->arenas.push_back(must(Region::map(live->arena_memory.back().fd(), map)));
-    live->infos.push_back({static_cast<std::uint16_t>(kind), 0, 0, kFakeFrames, frame_bytes,
-                           kind * kFakeFrames});
+    live->infos.push_back(
+        {static_cast<std::uint16_t>(kind), 0, 0, kFakeFrames, frame_bytes, kind * kFakeFrames});
   }
   return live;
 }
@@ -115,7 +125,9 @@ FakeDaemon::~FakeDaemon() {
   ::unlink(path_.c_str());
 }
 
-void FakeDaemon::wake_thread() { HC_CHECK(ring_doorbell(wake_.get()) == Code::ok); }
+void FakeDaemon::wake_thread() {
+  HC_CHECK(ring_doorbell(wake_.get()) == Code::ok);
+}
 
 void FakeDaemon::run() {
   while (true) {
@@ -125,8 +137,8 @@ void FakeDaemon::run() {
       if (stop_) {
         return;
       }
-      ready = {{{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0},
-                {client_.get(), POLLIN, 0}}};
+      ready = {
+          {{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}, {client_.get(), POLLIN, 0}}};
     }
     static_cast<void>(::poll(ready.data(), ready.size(), -1));
     const std::lock_guard lock(mutex_);
@@ -256,13 +268,12 @@ void FakeDaemon::answer_call(const MessageHeader& header, std::span<const std::u
     return;
   }
   if (options_.call_code != Code::ok) {
-    send(MessageType::reply, header.request_id, options_.call_code, bytes_of(options_.refusal),
-         {});
+    send(MessageType::reply, header.request_id, options_.call_code, bytes_of(options_.refusal), {});
     return;
   }
   RegionRequest region{};
-  if (body.size() >= sizeof region && (type == MessageType::register_region ||
-                                       type == MessageType::unregister_region)) {
+  if (body.size() >= sizeof region &&
+      (type == MessageType::register_region || type == MessageType::unregister_region)) {
     std::memcpy(&region, body.data(), sizeof region);
   }
   if (type == MessageType::space_switch) {
@@ -289,8 +300,8 @@ void FakeDaemon::answer_call(const MessageHeader& header, std::span<const std::u
 void FakeDaemon::answer_switch(std::uint64_t request_id, std::span<const std::uint8_t> body) {
   SpaceSwitchRequest request{};
   std::memcpy(&request, body.data(), sizeof request);
-  live().space.weight_version.assign(
-      reinterpret_cast<const char*>(body.data() + sizeof request), request.weight_version_bytes);
+  live().space.weight_version.assign(reinterpret_cast<const char*>(body.data() + sizeof request),
+                                     request.weight_version_bytes);
   StatusTableOptions table;
   table.capacity = 64;
   table.space = make_space_id(live().space);

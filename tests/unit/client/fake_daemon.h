@@ -56,12 +56,12 @@ struct FakeOptions {
   SessionState state = SessionState::serving;
   std::uint32_t reply_protocol = kProtocolVersion;
   std::uint64_t reply_fingerprint = layout_fingerprint();
-  std::uint16_t shard_offset = 0;      // added to the right shard in the reply
+  std::uint16_t shard_offset = 0;  // added to the right shard in the reply
   std::uint32_t arena_count_offset = 0;
   bool arenas_at_all = true;
-  bool answer_detach = true;           // false: hangs
-  bool answer_calls = true;            // false: held until answer_held()
-  Code call_code = Code::ok;           // of register, unregister, space_switch, stats
+  bool answer_detach = true;  // false: hangs
+  bool answer_calls = true;   // false: held until answer_held()
+  Code call_code = Code::ok;  // of register, unregister, space_switch, stats
 };
 
 class FakeDaemon {
@@ -94,8 +94,7 @@ class FakeDaemon {
   // An answer to `request` with everything else zero.
   static CompletionEntry answer(const RequestEntry& request, Code code, Ack ack);
   void complete(const CompletionEntry& completion);
-  void write_frame_ref(std::uint16_t op_slot, std::uint32_t page, std::uint32_t kind,
-                       FrameRef ref);
+  void write_frame_ref(std::uint16_t op_slot, std::uint32_t page, std::uint32_t kind, FrameRef ref);
   void break_completion_tail();
   std::uint32_t client_waiting();
   // Waits until a thread of the client is about to sleep.

@@ -122,8 +122,7 @@ PageEntry FakeDaemon::page(const RequestEntry& request, std::uint32_t index) {
                                            index * sizeof(PageEntry));
 }
 
-std::vector<std::uint8_t> FakeDaemon::metadata(const RequestEntry& request,
-                                               const PageEntry& page) {
+std::vector<std::uint8_t> FakeDaemon::metadata(const RequestEntry& request, const PageEntry& page) {
   const std::lock_guard lock(mutex_);
   const auto bytes = live().client_file.bytes().subspan(
       op_metadata_offset(request.op_slot) + page.metadata_offset, page.metadata_bytes);

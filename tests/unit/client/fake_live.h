@@ -44,9 +44,7 @@ struct FakeDaemon::Live {
   std::optional<RequestConsumer> requests;
   std::optional<CompletionProducer> completions;
 
-  ClientHeader* client() {
-    return const_cast<ClientHeader*>(client_file.at<ClientHeader>(0));
-  }
+  ClientHeader* client() { return const_cast<ClientHeader*>(client_file.at<ClientHeader>(0)); }
   ServerHeader* server() { return server_file.writable_at<ServerHeader>(0); }
 };
 

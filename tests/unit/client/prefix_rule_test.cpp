@@ -105,8 +105,7 @@ TEST_CASE("the usable prefix equals a brute force over random spaces and bitmaps
 
     CAPTURE(round, kind_count, pages.size());
     REQUIRE(answer.usable == brute_usable(space, pages));
-    REQUIRE(answer.resident ==
-            brute_covered(space, pages, answer.usable, &PageBits::resident));
+    REQUIRE(answer.resident == brute_covered(space, pages, answer.usable, &PageBits::resident));
     REQUIRE(answer.durable == brute_covered(space, pages, answer.usable, &PageBits::durable));
     for (std::size_t kind = 0; kind < kind_count; ++kind) {
       std::size_t lead = 0;
@@ -141,7 +140,7 @@ TEST_CASE("a scan stops once no later page can change the answer") {
   PrefixScan scan(space);
 
   CHECK(scan.add({3, 0, 0}));
-  CHECK(scan.add({2, 0, 0}));   // swa still leads
+  CHECK(scan.add({2, 0, 0}));  // swa still leads
   CHECK_FALSE(scan.add({1, 0, 0}));
 
   scan.clear();
@@ -162,12 +161,13 @@ TEST_CASE("a space of trailing kinds alone is scanned to the end") {
 
 // Parts of three shards: a on 0..2, b (replicated) is 3, c (owned) on 4..6.
 SpaceDescriptor placed_space() {
-  return space_of({all_kind("a"), all_kind("b", Placement::replicated),
-                   all_kind("c", Placement::owned)},
-                  3);
+  return space_of(
+      {all_kind("a"), all_kind("b", Placement::replicated), all_kind("c", Placement::owned)}, 3);
 }
 
-PageStatus stored(std::uint64_t mask) { return {0, mask, 0, 0}; }
+PageStatus stored(std::uint64_t mask) {
+  return {0, mask, 0, 0};
+}
 
 TEST_CASE("a sharded kind counts by my own part") {
   const PartSelector mine(placed_space(), 1);

@@ -22,7 +22,7 @@
 
 namespace hc::test {
 
-inline constexpr std::uint32_t kCallMs = 30'000;   // Far more than any call here needs.
+inline constexpr std::uint32_t kCallMs = 30'000;  // Far more than any call here needs.
 inline constexpr std::uint32_t kKvBytes = 8192;
 inline constexpr std::uint32_t kDraftBytes = 1000;
 inline constexpr std::uint32_t kRows = 16;
@@ -65,6 +65,8 @@ struct SampleSpace {
   SampleSpace& operator=(const SampleSpace&) = delete;
 };
 
+// The options point at `socket`, so it has to outlive them.
+hicache_options sample_options(std::string&& socket) = delete;
 inline hicache_options sample_options(const std::string& socket) {
   hicache_options options{};
   options.struct_bytes = sizeof options;
@@ -86,8 +88,8 @@ inline UniqueFd sample_memory(std::uint64_t bytes) {
 
 // kv in two halves that lie apart, draft behind.
 struct SampleRegion {
-  std::array<hicache_run, 2> kv{{{0, kKvBytes / 2, kKvBytes / 2},
-                                 {kRows * kKvBytes / 2, kKvBytes / 2, kKvBytes / 2}}};
+  std::array<hicache_run, 2> kv{
+      {{0, kKvBytes / 2, kKvBytes / 2}, {kRows * kKvBytes / 2, kKvBytes / 2, kKvBytes / 2}}};
   std::array<hicache_run, 1> draft{{{kRows * kKvBytes, 1024, kDraftBytes}}};
   std::array<hicache_layout, 2> layouts{{{0, 2, kv.data()}, {1, 1, draft.data()}}};
   UniqueFd memory = sample_memory(kRows * kKvBytes + kRows * 1024 + 4096);

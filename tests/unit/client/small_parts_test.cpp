@@ -161,8 +161,7 @@ TEST_CASE("receiving ends at its deadline, at the stop signal, and at the end of
   CHECK(connection->receive(deadline_after_ms(30000), stop->get()).error().code ==
         Code::disconnected);
   REQUIRE(ring_doorbell(stop->get()) == Code::ok);
-  CHECK(connection->receive(deadline_after_ms(30000), stop->get()).error().code ==
-        Code::cancelled);
+  CHECK(connection->receive(deadline_after_ms(30000), stop->get()).error().code == Code::cancelled);
 }
 
 }  // namespace

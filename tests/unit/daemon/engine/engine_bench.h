@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine_bench: a real engine over the simulation's disk, index, copier and clock, driven by hand.
+//
+// The space has one sharded kind of 5,000 bytes on two shards unless a test says otherwise. The
+// content of a page follows from its number, shard and kind.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/engine/engine.h"
+#include "support/catch.h"
+#include "tests/sim/sim_copier.h"
+#include "tests/sim/sim_disk.h"
+#include "tests/sim/sim_index.h"
+
+namespace hc::test {
+
+PageHash page_hash(std::uint32_t number);
+SpaceDescriptor bench_space(const std::string& weights = "w1");
+
+struct Answer {
+  CompletionEntry entry{};
+  std::vector<FrameRef> frames;
+};
+
+// One attached rank with a region of rows, one payload each.
+struct BenchRank {
+  SessionId session{};
+  SpaceNo space{};
+  std::uint16_t shard = 0;
+  std::vector<std::vector<std::uint8_t>> rows;  // one buffer a row: kind 0 only
+};
+
+class EngineBench : public CompletionSink {
+ public:
+  static constexpr std::uint32_t kPayload = 5000;
+  static constexpr std::uint32_t kRows = 16;
+
+  explicit EngineBench(std::uint32_t pages_l3 = 16, std::uint32_t pages_l2 = 16);
+
+  // Starts an engine over what the disk and the index hold; runs until it serves.
+  void start(ColdStartMode mode);
+  // The daemon is killed: nothing of the engine is left.
+  void kill(sim::Crash how = sim::Crash::process);
+  void restart(ColdStartMode mode = ColdStartMode::load) {
+    kill();
+    start(mode);
+  }
+  BenchRank attach(std::uint16_t shard, const std::string& weights = "w1");
+  void detach(BenchRank& rank);
+
+  // Submits and returns at once; the answer is in answers(slot) when it has come.
+  struct Call {
+    Verb verb = Verb::none;
+    std::vector<std::uint32_t> pages{};
+    Ack ack = Ack::none;
+    std::uint8_t flags = 0;
+    std::uint32_t deadline_ms = 60'000;
+    std::uint64_t lease = 0;
+  };
+  std::uint16_t submit(const BenchRank& rank, const Call& call);
+  bool ended(std::uint16_t slot) const;
+  const Answer& last(std::uint16_t slot) const { return answers_.at(slot).back(); }
+  const std::vector<Answer>& all(std::uint16_t slot) const { return answers_.at(slot); }
+  // Runs until the operation has ended, and returns its terminal answer.
+  Answer finish(std::uint16_t slot);
+  Answer run(const BenchRank& rank, const Call& call) { return finish(submit(rank, call)); }
+
+  // Store and wait until durable; pages are filled with their content first.
+  void store(BenchRank& rank, const std::vector<std::uint32_t>& pages);
+  // Loads one page; its content is compared. nullopt: a miss.
+  std::optional<std::uint32_t> load(BenchRank& rank, std::uint32_t page);
+  bool is_there(BenchRank& rank, std::uint32_t page) { return load(rank, page).has_value(); }
+  // Every page in one load.
+  Code load_all(BenchRank& rank, const std::vector<std::uint32_t>& pages);
+
+  void step();  // to the next event
+  void run_until(const std::function<bool()>& done);
+  void run_for(std::int64_t ms);
+  void drop_l2();  // evicts every page from memory
+
+  PageId page(std::uint32_t number, SpaceNo space = SpaceNo{0}) {
+    return engine->core().catalog->find(space, page_hash(number));
+  }
+  Part& part(std::uint32_t number, std::uint32_t part_number) {
+    Catalog& catalog = *engine->core().catalog;
+    return catalog.part(catalog.ref(page(number), part_number));
+  }
+  // Bytes on disk of the slot that holds this part.
+  std::uint64_t slot_offset(std::uint32_t number, std::uint32_t part_number);
+  FileId slab_file(std::uint32_t part_number);
+  void fill(BenchRank& rank, std::uint32_t row, std::uint32_t number) const;
+  bool row_holds(const BenchRank& rank, std::uint32_t row, std::uint32_t number) const;
+
+  void complete(SessionId session, const CompletionEntry& entry,
+                std::span<const FrameRef> frames) override;
+
+  sim::SimClock clock;
+  sim::Trace trace{clock};
+  sim::Laws laws;
+  sim::SimDisk disk;
+  sim::SimIndex index;
+  sim::SimCopier copier;
+  EngineOptions options;
+  std::unique_ptr<Engine> engine;
+
+ private:
+  std::map<std::uint16_t, std::vector<Answer>> answers_;
+  std::uint16_t next_slot_ = 0;
+  std::uint32_t next_sequence_ = 1;
+};
+
+}  // namespace hc::test
