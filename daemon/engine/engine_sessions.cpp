@@ -16,9 +16,10 @@ Result<Engine::Attachment> Engine::attach(const AttachSpec& spec) {
   HC_TRY_VOID(validate_space(spec.descriptor));
   auto space = spaces_->add(spec.descriptor, spec.shards_on_node);
   HC_TRY(space);
-  works_->open_catalog();  // a family never stands without its catalog, whatever fails below
-  HC_TRY_VOID(spaces_->open_slabs(spec.shard));
+  // Whatever fails: a family has its catalog, and every open slab its order.
+  const auto opened = spaces_->open_slabs(spec.shard);
   works_->open_catalog();
+  HC_TRY(opened);
   const SessionId session = core_->sessions.open(*space, spec.shard);
   if (session == SessionTable::kNoSession) {
     return make_error(Code::busy, "limits.sessions_max = " +

@@ -27,10 +27,15 @@ void Forget::doom(PageId id, Doom how, FreeToken token) {
   HC_CHECK(page.in_use && !page.doomed);
   HC_CHECK(how != Doom::none);
   ++core.counters.pages_freed;
-  works_.pages.hold(id);  // the events below must not end the page under us
+  works_.pages.busy(id);  // the events below must not settle the page under us
   works_.pages.unlink(id);
   page.doom = how;
   page.free_token = token;
+  if (page.dirty) {
+    // A slot that was dropped from this page may be in limbo already: its row goes with that
+    // group, not with hand_on, which may be a while.
+    works_.commit.add_erase(page.space, page.hash);
+  }
   for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
     const PartRef ref = core.catalog->ref(id, at);
     const Part& part = core.catalog->part(ref);
@@ -39,7 +44,7 @@ void Forget::doom(PageId id, Doom how, FreeToken token) {
     }
     stop_spill(ref);
   }
-  works_.pages.drop_hold(id);
+  works_.pages.drop_busy(id);
   settle(id);
 }
 

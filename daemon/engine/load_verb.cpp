@@ -59,6 +59,7 @@ bool Verbs::next_load_part(std::uint32_t index, std::uint16_t& kind, PartRef& re
 void Verbs::advance_load(std::uint32_t index) {
   Op& op = core_.ops.op(index);
   const std::uint32_t use = op.use;
+  op.stalled = false;
   while (!op.ending && op.miss_page == kNone32 && op.items.size() < kLoadWindow) {
     std::uint16_t kind = 0;
     PartRef ref{};
@@ -78,11 +79,11 @@ void Verbs::advance_load(std::uint32_t index) {
       op.next_kind = kind;
       op.stalled = true;
       stalled_loads_.emplace_back(index, use);
-      return;
+      break;
     }
   }
   works_.copies.turn();
-  if (op.in_use && op.use == use && !op.ending && op.items.empty()) {
+  if (op.in_use && op.use == use && !op.ending && !op.stalled && op.items.empty()) {
     finish_load(index);
   }
 }

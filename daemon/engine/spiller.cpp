@@ -275,6 +275,7 @@ void Spiller::fail_written(PartRef ref, Code code) {
   part.l3 = L3State::absent;
   part.slot = kNoSlot;
   part.generation = kNoGeneration;
+  ++core.moves;
   if (was_unsettled) {
     core.catalog->unsettled().remove(ref.value);
     works_.events->part_spill_failed(ref, code);

@@ -188,7 +188,11 @@ void Verbs::store_copy_done(std::uint32_t item_index, Code code, std::uint32_t c
     op.ending ? ends_.continue_end(index)
               : ends_.end(index, doomed ? Code::cancelled : code);
     discard_fill(ref);
-    works_.events->part_fill_failed(ref, Code::retry);
+    if (part.first_waiter != kNone32 && part.l3 >= L3State::written && !doomed) {
+      works_.fills.start(ref);  // who waited for these bytes finds them on disk
+    } else {
+      works_.events->part_fill_failed(ref, Code::retry);
+    }
     works_.pages.drop_busy(page);
     works_.forget.settle(page);
     works_.pages.end_if_empty(page);

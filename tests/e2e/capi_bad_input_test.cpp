@@ -132,16 +132,11 @@ TEST_CASE("Calls that wait or read refuse bad input with field, value and range"
   daemon.start();
   Rank rank(rank_options(daemon));
   REQUIRE(rank.open() == HICACHE_OK);
-  REQUIRE(rank.store({1, 1, 0}).code == HICACHE_OK);
-  const std::uint64_t lease = rank.pin({1, 1, 0}).lease;
-  REQUIRE(lease != 0);
   using C = hicache_client*;
   constexpr hicache_code kBad = HICACHE_BAD_ARGUMENT;
   static hicache_completion completion;
   static std::size_t count;
-  static hicache_view view;
   static hicache_prefix prefix;
-  const std::string long_text(257, 'w');
   expect_refused(
       rank.client(),
       {{"poll into nothing", [](C c, Input&) { return hicache_poll(c, nullptr, 1, &count); },
@@ -158,8 +153,24 @@ TEST_CASE("Calls that wait or read refuse bad input with field, value and range"
         HICACHE_TIMED_OUT, {"1 ms"}},
        {"exists without pages",
         [](C c, Input&) { return hicache_exists_prefix(c, nullptr, 1, &prefix); }, kBad,
-        {"pages = NULL"}},
-       {"a view of no lease", [](C c, Input&) { return hicache_lease_view(c, 5, 0, 0, &view); },
+        {"pages = NULL"}}});
+}
+
+TEST_CASE("Calls on leases, stats, weights and regions refuse bad input the same way") {
+  DaemonProcess daemon;
+  daemon.start();
+  Rank rank(rank_options(daemon));
+  REQUIRE(rank.open() == HICACHE_OK);
+  REQUIRE(rank.store({1, 1, 0}).code == HICACHE_OK);
+  const std::uint64_t lease = rank.pin({1, 1, 0}).lease;
+  REQUIRE(lease != 0);
+  using C = hicache_client*;
+  constexpr hicache_code kBad = HICACHE_BAD_ARGUMENT;
+  static hicache_view view;
+  const std::string long_text(257, 'w');
+  expect_refused(
+      rank.client(),
+      {{"a view of no lease", [](C c, Input&) { return hicache_lease_view(c, 5, 0, 0, &view); },
         kBad, {"lease = 5"}},
        {"a view of another page",
         [lease](C c, Input&) { return hicache_lease_view(c, lease, 1, 0, &view); }, kBad,

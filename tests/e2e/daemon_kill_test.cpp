@@ -229,6 +229,7 @@ TEST_CASE("A daemon killed at any moment keeps what was durable, and its clients
   DaemonOptions options;
   options.l2_bytes = 2U << 20;
   options.l3_bytes = 128U << 20;
+  options.commit_interval_ms = 5;
   DaemonProcess daemon(options);
   daemon.start();
   std::array<Shard, kRanks> shards;
@@ -245,7 +246,7 @@ TEST_CASE("A daemon killed at any moment keeps what was durable, and its clients
     INFO("kill " << kill);
     for (const Shard& shard : shards) {
       shard.board->allowed = kPages * (kill + 1) / kills;
-      await_progress(shard, 1 + random() % 24);
+      await_progress(shard, 1 + random() % 6);
     }
     const auto into_ms = static_cast<int>(random() % 12);
     ::poll(nullptr, 0, into_ms);  // waits: the kill must fall anywhere into what is going on

@@ -27,6 +27,11 @@ std::string only_line(const std::string& err) {
   return lines[0];
 }
 
+// It finished what was in flight, instead of giving up on it after a while.
+bool stopped_in_order(const DaemonProcess& daemon) {
+  return daemon.log().find("daemon.stopped\n") != std::string::npos;
+}
+
 TEST_CASE("SIGTERM ends the daemon with status 0, and every page that it took is on disk") {
   DaemonOptions options;
   options.commit_interval_ms = 600'000;  // only the stop commits
@@ -41,6 +46,7 @@ TEST_CASE("SIGTERM ends the daemon with status 0, and every page that it took is
 
   REQUIRE(daemon.stop() == 0);
 
+  CHECK(stopped_in_order(daemon));
   CHECK(complaints(daemon.log()).empty());
   CHECK_FALSE(std::filesystem::exists(daemon.client_socket()));
   CHECK_FALSE(std::filesystem::exists(daemon.admin_socket()));
@@ -67,6 +73,7 @@ TEST_CASE("SIGTERM ends the daemon in order while a client stores") {
 
   REQUIRE(daemon.stop() == 0);
 
+  CHECK(stopped_in_order(daemon));  // the clients that attach again at once do not hold it up
   for (const std::uint64_t operation : operations) {
     CHECK(rank.finish(operation).code != Rank::kNeverEnded);
   }
@@ -138,7 +145,8 @@ TEST_CASE("An unknown cold start mode has its own exit code and one line") {
     daemon.options().cold_start = "warm";
     CHECK(daemon.start_refused() == kExitColdStart);
     CHECK(lines_of(daemon.log()).size() == 1);
-    CHECK(missing(only_line(daemon.log()), {"cold_start.mode", "warm", "clear, load or hold"}) == "");
+    CHECK(missing(only_line(daemon.log()),
+                  {"cold_start.mode", "warm", "clear, load or hold"}) == "");
   }
   CHECK_FALSE(std::filesystem::exists(daemon.volume()));
 }
@@ -221,11 +229,16 @@ TEST_CASE("A wrong command line is one line and its own exit code") {
   }
 }
 
-TEST_CASE("A volume whose parent folder is missing ends the start with one line that names it") {
+TEST_CASE("A folder that is missing ends the start with one line that names it") {
   DaemonProcess daemon;
   std::string text = daemon.config_text();
-  const std::string nowhere = daemon.folder() + "/no/volume";
-  text.replace(text.find(daemon.volume()), daemon.volume().size(), nowhere);
+  const std::string nowhere = daemon.folder() + "/no/folder";
+  SECTION("the parent of the volume") {
+    text.replace(text.find(daemon.volume()), daemon.volume().size(), nowhere);
+  }
+  SECTION("the folder of the sockets") {
+    text.replace(text.find(daemon.folder()), daemon.folder().size(), nowhere);
+  }
   write_text(daemon.config_path(), text);
 
   const Outcome outcome = run_program("hicached", {"--config", daemon.config_path()});

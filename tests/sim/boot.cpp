@@ -85,6 +85,7 @@ bool Driver::finish_loading() {
     }
     advance(100'000);
   }
+  world_.disk.cut_power_at_write(0);
   return !world_.disk.power_is_cut();
 }
 

@@ -60,6 +60,7 @@ void SimDisk::misdirect(const DiskRequest& request, std::span<const std::uint8_t
   if (offset + bytes.size() > victim->size_bytes()) {
     return;
   }
+  trace_.add("misdirected", request.offset_bytes, offset, bytes.size(), victim == &meant ? 1 : 0);
   land(*victim, offset, bytes, true);
   if (victim != &meant || offset != request.offset_bytes) {
     mark(*victim, offset, bytes.size());

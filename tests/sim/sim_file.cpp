@@ -96,7 +96,10 @@ void SimFile::lose_power(Prng& prng) {
     const BlockBytes* first = choose(block, prng);
     auto kept = std::make_unique<BlockBytes>();
     copy_or_zero(first, *kept);
-    if (prng.percent(30)) {  // torn: sectors of two contents
+    if (prng.percent(30)) {
+      // Torn: sectors of two contents. If that was a header being wiped, its page may look alive
+      // until it is read: that is no loss.
+      block.damaged = true;
       const BlockBytes* second = choose(block, prng);
       BlockBytes other;
       copy_or_zero(second, other);

@@ -95,6 +95,9 @@ void Watch::walk_slots() {
     std::uint64_t newer = UINT64_MAX;
     for (std::uint32_t slot = order.newest(); slot != kNone32; slot = order.older_than(slot)) {
       const PageId page = catalog.page_of(core.slot_order.owner(SlabId{id}, slot));
+      world_.laws.expect(
+          catalog.part(core.slot_order.owner(SlabId{id}, slot)).slot.value == slot, 3,
+          "the order of eviction names a slot of nobody");
       world_.laws.expect(catalog.page(page).last_access <= newer, 3,
                          "the order of eviction is not the order of last access");
       newer = catalog.page(page).last_access;

@@ -133,7 +133,12 @@ void Watch::check_lost_part(PageId id, std::uint32_t part, bool page_gone) {
   world_.trace.add("lost", static_cast<std::uint64_t>(was.l3), page_gone ? 1 : 0,
                    core.counters.pages_evicted_l3 - evictions_, was.slot.value);
   world_.trace.add("of slab", slab.live_count(), live_[core.family().slabs[part]->value],
-                   slab.slot_count(), core.family().reserve_slots);
+                   slab.slot_count(), pages_free_);
+  for (std::size_t verdict = 0; verdict < kBlobVerdicts; ++verdict) {
+    if (core.counters.verify[verdict] != 0) {
+      world_.trace.add("failed checks", verdict, core.counters.verify[verdict]);
+    }
+  }
   world_.laws.broken(2, name_of("a stored part is lost without a reason: version, page, part",
                                 version, page, part));
 }
@@ -151,13 +156,22 @@ bool Watch::eviction_was_due(PageId id) {
     }
     const Slab& slab = *core.spaces->slab_of(at);
     const std::uint32_t live_max = slab.slot_count() - core.family().reserve_slots;
-    const std::uint32_t live_before = live_[core.family().slabs[at]->value];
-    const bool slab_full = std::max(slab.live_count(), live_before) + 1 >= live_max;
+    const bool slab_full = live_most(*core.family().slabs[at]) >= live_max;
     if ((slab_full || catalog_full) && was_oldest(id, at)) {
       return true;
     }
   }
   return false;
+}
+
+// The most live slots that the slab can have had since the last look.
+std::uint32_t Watch::live_most(SlabId id) {
+  const Slab& slab = world_.core().spaces->slabs().slab(id);
+  std::uint32_t most = live_[id.value];
+  for (std::uint32_t slot = 0; slot < slab.slot_count(); ++slot) {
+    most += slab.generation(SlotId{slot}) != slots_[id.value][slot].generation ? 1U : 0U;
+  }
+  return most;
 }
 
 // No page that is in the part's slab now, was there before and was idle, is older.

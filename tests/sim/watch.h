@@ -62,6 +62,7 @@ class Watch {
   void check_page(PageId id);
   void check_lost_part(PageId id, std::uint32_t part, bool page_gone);
   bool eviction_was_due(PageId id);
+  std::uint32_t live_most(SlabId slab);
   bool was_oldest(PageId id, std::uint32_t part);
   void check_reads();
   void take_snapshot();
