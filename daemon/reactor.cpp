@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::int64_t kSleepMsMax = 100;       // the last net under the sleep protocol
 constexpr std::int64_t kDrainMsMax = 30'000;    // a stop gives up on stuck I/O after this
+constexpr std::int64_t kPatienceMs = 10'000;    // what a load asks for, ten times as often
 // After work the rings are looked at for this long before the loop sleeps: a client that answers
 // quickly saves both sides a wake. With two processors or fewer it would take the client's own.
 // Asked once: the count is read from a file.
@@ -52,14 +53,18 @@ bool Reactor::turn() {
   return requests || moved;
 }
 
-// Ready once, when serving or holding; a load asks the manager for patience meanwhile.
+// Ready once, when serving or holding; a load asks the manager for patience meanwhile. Not in every
+// turn: the manager's socket holds few messages, and a full one would swallow the last, ready.
 void Reactor::announce() {
   const EngineState state = parts_.engine.state();
   if (announced_ || state == EngineState::closed) {
     return;
   }
   if (state == EngineState::loading) {
-    parts_.notifier.extend_timeout(10'000'000);
+    if (now_.ns >= next_patience_ns_) {
+      parts_.notifier.extend_timeout(kPatienceMs * 1000);
+      next_patience_ns_ = now_.ns + kPatienceMs / 10 * kNsPerMs;
+    }
     return;
   }
   announced_ = true;

@@ -50,6 +50,7 @@ class Reactor {
   std::int64_t spin_ns_;
   std::int64_t next_watchdog_ns_ = 0;
   std::int64_t watchdog_ns_ = 0;
+  std::int64_t next_patience_ns_ = 0;
   bool announced_ = false;
   bool stopping_ = false;
 };

@@ -68,6 +68,18 @@ TEST_CASE("load: after SIGKILL every durable page is there, byte for byte") {
   CHECK(daemon.ask("status").at("load").at("live") == kKeys.count);
 }
 
+TEST_CASE("load: a manager that listens late still hears that the daemon is ready") {
+  DaemonProcess daemon;
+  daemon.start();
+  for (std::uint64_t page = 0; page < 400; page += 50) {
+    store_durably(daemon, {page, 50, 0});
+  }
+  daemon.kill_now();
+
+  // A load takes many turns, and the socket of the manager holds few messages.
+  CHECK(daemon.start_unheard());
+}
+
 TEST_CASE("load: pages stored after it never land on live ones") {
   DaemonProcess daemon;
   daemon.start();

@@ -97,6 +97,13 @@ void DaemonProcess::start(const std::string& cold_start) {
   start();
 }
 
+bool DaemonProcess::start_unheard() {
+  spawn();
+  const bool up =
+      eventually([this] { return log().find("daemon.ready") != std::string::npos; });
+  return up && take_ready(notify_.get());
+}
+
 int DaemonProcess::start_refused() {
   spawn();
   return process_->wait();

@@ -39,6 +39,8 @@ class DaemonProcess {
   // Fails the test if the daemon does not get ready.
   void start();
   void start(const std::string& cold_start);
+  // Starts while the stand-in for the manager does not listen: whether it finds READY=1 afterwards.
+  bool start_unheard();
   // Starts a daemon that is expected to refuse: its exit status.
   int start_refused();
   // SIGTERM: the exit status.

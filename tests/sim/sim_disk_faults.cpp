@@ -72,8 +72,9 @@ Code SimDisk::complete_write(Pending& pending) {
   SimFile& file = *open_[request.file.value];
   std::size_t at = 0;
   for (const DiskBuffer& buffer : request.buffers) {
+    const std::uint8_t* submitted = pending.snapshot.data() + at;
     const bool same = buffer.size_bytes == 0 ||
-                      std::memcmp(buffer.data, pending.snapshot.data() + at, buffer.size_bytes) == 0;
+                      std::memcmp(buffer.data, submitted, buffer.size_bytes) == 0;
     laws_.expect(same, 0, "a buffer was changed while its write was in flight");
     at += buffer.size_bytes;
   }

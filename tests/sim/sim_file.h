@@ -31,7 +31,9 @@ class SimFile {
   bool is_slab() const { return name_.rfind("slab-", 0) == 0; }
   std::uint64_t size_bytes() const { return blocks_.size() * std::uint64_t{kBlockBytes}; }
   std::size_t block_count() const { return blocks_.size(); }
-  void grow(std::uint64_t size_bytes) { blocks_.resize((size_bytes + kBlockBytes - 1) / kBlockBytes); }
+  void grow(std::uint64_t size_bytes) {
+    blocks_.resize((size_bytes + kBlockBytes - 1) / kBlockBytes);
+  }
 
   // A new version on top. `sequence` orders versions against syncs.
   void put(std::size_t block, std::span<const std::uint8_t> bytes, std::uint64_t sequence);
