@@ -11,8 +11,9 @@ namespace hc {
 void Forget::stop_spill(PartRef ref) {
   Core& core = works_.core;
   Part& part = core.catalog->part(ref);
-  // A part that a store is filling settles when its copy ends.
-  const bool store_fills = part.l2 == L2State::filling && !part.reading;
+  // A part that a store is filling for the first time settles when its copy ends.
+  const bool store_fills =
+      part.l2 == L2State::filling && !part.reading && part.l3 == L3State::absent;
   if (core.catalog->unsettled().contains(ref.value) && !store_fills) {
     core.catalog->unsettled().remove(ref.value);
   }

@@ -45,6 +45,9 @@ bool GroupCommit::has_work() const {
 
 void GroupCommit::reset() {
   HC_CHECK(idle() && paused_);
+  for (const PageId id : dirty_) {
+    works_.core.catalog->page(id).dirty = false;  // else it could never queue again
+  }
   dirty_.clear();
   for (const Erase& erase : erases_) {
     works_.events->freed(erase.token);

@@ -166,7 +166,10 @@ std::span<const std::uint8_t> Verbs::metadata_of(const Op& op, std::uint32_t ind
 // The frame was not filled: nobody will ever see what is in it.
 void Verbs::discard_fill(PartRef ref) {
   ++core_.counters.stores_discarded;
-  if (core_.catalog->unsettled().contains(ref.value)) {
+  // A stored copy of a page that lives goes on to its own commit.
+  const bool goes_on = core_.catalog->part(ref).l3 != L3State::absent &&
+                       !core_.catalog->page(core_.catalog->page_of(ref)).doomed;
+  if (!goes_on && core_.catalog->unsettled().contains(ref.value)) {
     core_.catalog->unsettled().remove(ref.value);
   }
   core_.catalog->part(ref).spill_wanted = false;

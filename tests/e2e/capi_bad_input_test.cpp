@@ -217,7 +217,7 @@ TEST_CASE("A region that is wrong in any way is refused with field, value and ra
   daemon.start();
   Rank rank(rank_options(daemon));
   REQUIRE(rank.open() == HICACHE_OK);
-  const std::uint64_t bytes = std::uint64_t{kRows} * kPayloadBytes;
+  constexpr std::uint64_t bytes = std::uint64_t{kRows} * kPayloadBytes;
   const UniqueFd memory = plain_memory_file(bytes);
   using R = hicache_region;
   using L = hicache_layout;
@@ -233,7 +233,7 @@ TEST_CASE("A region that is wrong in any way is refused with field, value and ra
        {"17 rows", "131072"}},
       {"an odd offset", [](R& r, L&, U&) { r.offset_bytes = 100; }, kBad,
        {"region.offset_bytes = 100", "4096"}},
-      {"a size beyond the file", [bytes](R& r, L&, U&) { r.size_bytes = bytes + 4096; }, kBad,
+      {"a size beyond the file", [](R& r, L&, U&) { r.size_bytes = bytes + 4096; }, kBad,
        {"region.size_bytes"}},
       {"no layout", [](R& r, L&, U&) { r.layout_count = 0; }, kBad, {"layout_count = 0"}},
       {"an unknown kind", [](R&, L& l, U&) { l.kind = 1; }, kBad, {"kind = 1"}},

@@ -71,8 +71,13 @@ TEST_CASE("load: after SIGKILL every durable page is there, byte for byte") {
 TEST_CASE("load: a manager that listens late still hears that the daemon is ready") {
   DaemonProcess daemon;
   daemon.start();
-  for (std::uint64_t page = 0; page < 400; page += 50) {
-    store_durably(daemon, {page, 50, 0});
+  {
+    Rank rank(rank_of(daemon));
+    REQUIRE(rank.open() == HICACHE_OK);
+    for (std::uint64_t page = 0; page < 1500; page += 50) {
+      REQUIRE(rank.store({page, 50, 0}, HICACHE_ACK_WRITTEN).code == HICACHE_OK);
+    }
+    REQUIRE(rank.flush().code == HICACHE_OK);
   }
   daemon.kill_now();
 

@@ -128,6 +128,15 @@ bool SimFile::damaged(std::size_t first, std::size_t count) const {
   return false;
 }
 
+bool SimFile::flush_lost(std::size_t first, std::size_t count) const {
+  for (std::size_t block = first; block < first + count; ++block) {
+    if (blocks_[block].flush_lost) {
+      return true;
+    }
+  }
+  return false;
+}
+
 bool SimFile::synced(std::size_t first, std::size_t count) const {
   for (std::size_t block = first; block < first + count; ++block) {
     if (!blocks_[block].versions.empty()) {

@@ -54,7 +54,7 @@ class SimFile {
   bool damaged(std::size_t first, std::size_t count) const;
   bool synced(std::size_t first, std::size_t count) const;
   // A failed flush dropped what was written here last.
-  bool flush_lost(std::size_t block) const { return blocks_[block].flush_lost; }
+  bool flush_lost(std::size_t first, std::size_t count) const;
 
  private:
   struct Version {

@@ -148,6 +148,13 @@ void Watch::walk_pages(bool at_rest) {
                        "a forgotten page is kept at rest");
   }
   world_.laws.expect(in_use + catalog.pages_free() == catalog.pages_max(), 3, "a page is lost");
+  LruList& unsettled = catalog.unsettled();
+  for (std::uint32_t at = unsettled.oldest(); at != kNone32; at = unsettled.newer_than(at)) {
+    const Part& part = catalog.part(PartRef{at});
+    const bool on_its_way = part.l2 == L2State::filling || part.l3 == L3State::queued ||
+                            part.l3 == L3State::writing || part.l3 == L3State::written;
+    world_.laws.expect(on_its_way, 5, "an unsettled part is not on its way to the disk");
+  }
   if (at_rest) {
     world_.laws.expect(core.ops.active().empty(), 5, "an operation is open at rest");
     world_.laws.expect(core.ops.items_free() == core.ops.items_max(), 5, "an item is lost");

@@ -123,8 +123,12 @@ void Watch::check_lost_part(PageId id, std::uint32_t part, bool page_gone) {
     ++world_.tally.excused;
     return;
   }
-  if (was.l3 == L3State::written && core.counters.commit_failures != commit_failures_) {
-    return;  // a flush failed
+  const bool flush_failed =
+      core.counters.commit_failures != commit_failures_ ||
+      world_.disk.file(slab.file())->flush_lost(offset / kBlockBytes,
+                                                slab.header().slot_bytes / kBlockBytes);
+  if (was.l3 == L3State::written && flush_failed) {
+    return;
   }
   if (page_gone && eviction_was_due(id)) {
     ++world_.tally.evicted;
