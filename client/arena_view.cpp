@@ -6,16 +6,12 @@
 #include <string>
 #include <utility>
 
+#include "proto/blob_header.h"
 #include "shm/memory_file.h"
 
 namespace hc {
 
 namespace {
-
-std::uint64_t frame_bytes_min(std::uint32_t payload_bytes) {
-  const std::uint64_t bytes = std::uint64_t{kBlockBytes} + payload_bytes;
-  return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
-}
 
 Error broken(const ArenaInfo& info, const char* why) {
   return make_error(Code::protocol, "arena of kind " + std::to_string(info.kind) + " at frame " +
@@ -38,7 +34,7 @@ Result<void> ArenaView::add(const ArenaInfo& info, UniqueFd fd) {
   if (info.frame_count == 0 || info.frame_count > kNone32 - info.first_frame) {
     return broken(info, "frames out of range");
   }
-  if (info.frame_bytes < frame_bytes_min(payload_bytes_[info.kind]) ||
+  if (info.frame_bytes < blob_bytes(payload_bytes_[info.kind]) ||
       info.frame_bytes % kBlockBytes != 0) {
     return broken(info, "frames are too small for the kind");
   }

@@ -21,6 +21,7 @@ if(NOT hc_client_sources)
 endif()
 
 add_library(hc_client_objects OBJECT ${hc_client_sources})
+hc_precompile(hc_client_objects)
 target_link_libraries(hc_client_objects PUBLIC hc_flags hc_shm hc_proto Threads::Threads)
 if(hc_client_headers)
   target_sources(hc_client_objects PUBLIC FILE_SET HEADERS

@@ -22,10 +22,11 @@ macro(hc_glob out)
   file(GLOB ${out} CONFIGURE_DEPENDS ${ARGN})
 endmacro()
 
-# hc_room(FOLDER [ROOMS folder...] [LIBRARIES target...]): the static library hc_<folder> of all
-# FOLDER/*.cpp but main.cpp. Without sources it is an interface library, so others can link it.
+# hc_room(FOLDER [ROOMS folder...] [LIBRARIES target...] [PRECOMPILE header...]): the static
+# library hc_<folder> of all FOLDER/*.cpp but main.cpp. Without sources it is an interface library,
+# so others can link it. PRECOMPILE: headers most files include, besides the standard ones.
 function(hc_room folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "ROOMS;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "ROOMS;LIBRARIES;PRECOMPILE")
   hc_target_name(target ${folder})
   hc_target_names(rooms ${arg_ROOMS})
   hc_glob(sources ${CMAKE_SOURCE_DIR}/${folder}/*.cpp)
@@ -33,6 +34,7 @@ function(hc_room folder)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   if(sources)
     add_library(${target} STATIC ${sources})
+    hc_precompile(${target} ${arg_PRECOMPILE})
     set(scope PUBLIC)
     set(inside PRIVATE)
   else()
@@ -57,6 +59,8 @@ function(hc_program name main)
   endif()
   hc_target_names(rooms ${arg_ROOMS})
   add_executable(${name} ${found})
+  # A main is the command line's parser, half a minute to compile if sanitized and optimised.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Sanitize>:-O0>)
   target_link_libraries(${name} PRIVATE hc_flags ${rooms} ${arg_LIBRARIES})
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()

@@ -98,7 +98,7 @@ BlobVerdict read_metadata(std::span<const std::uint8_t> block,
 
 // Bytes of a blob: one header block, then the payload, rounded up to the O_DIRECT unit.
 constexpr std::uint64_t blob_bytes(std::uint64_t payload_bytes) {
-  return kBlockBytes + (payload_bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+  return kBlockBytes + round_up(payload_bytes, kBlockBytes);
 }
 
 }  // namespace hc

@@ -8,6 +8,11 @@
 
 namespace hc {
 
+// The smallest multiple of `unit` that is at least `value`.
+constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
 inline constexpr std::uint32_t kBlockBytes = 4096;        // O_DIRECT unit, header block size.
 inline constexpr std::uint32_t kIoPieceBytes = 1U << 20;  // Largest single disk request.
 

@@ -14,6 +14,8 @@
 #include <limits>
 #include <memory>
 
+#include "proto/limits.h"
+
 // Not in the C library of Debian 12. Kernels before 6.3 answer EINVAL to MFD_NOEXEC_SEAL.
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
@@ -29,10 +31,6 @@ constexpr std::uint64_t kPageBytes = 4096;
 constexpr std::uint64_t kHugePageBytes = 2ULL << 20;
 // The kernel undoes an interrupted allocation, so one signal must not cost more than a piece.
 constexpr std::uint64_t kCommitPieceBytes = 64ULL << 20;
-
-std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
 
 std::string describe(const std::string& name, std::uint64_t size_bytes) {
   return "memory file " + name + " of " + std::to_string(size_bytes) + " bytes";

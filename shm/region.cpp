@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "proto/limits.h"
 #include "shm/memory_file.h"
 
 namespace hc {
@@ -84,7 +85,7 @@ Result<std::uint64_t> mapped_bytes(int fd, const RegionOptions& options) {
     return make_error(Code::bad_argument, describe(options) + ": offset must be a multiple of " +
                                               std::to_string(page_bytes));
   }
-  return (options.size_bytes + page_bytes - 1) / page_bytes * page_bytes;
+  return round_up(options.size_bytes, page_bytes);
 }
 
 // Advice works on whole pages, so the range is widened to them. Returns 0 or an errno.

@@ -2,6 +2,8 @@
 // admin_client: JSON in an admin message.
 #include "client/ctl/admin_client.h"
 
+#include <sys/socket.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -71,6 +73,17 @@ Result<json> AdminClient::receive(std::uint64_t timeout_ms) {
       return make_error(Code::protocol, path_ + ": the answer is no JSON object");
     }
     return answer;
+  }
+}
+
+bool AdminClient::hang_up(std::uint64_t timeout_ms) {
+  const Deadline deadline = deadline_after_ms(timeout_ms);
+  ::shutdown(connection_.fd(), SHUT_WR);
+  for (;;) {
+    const auto message = connection_.receive(deadline, -1);
+    if (!message) {
+      return message.error().code == Code::disconnected;
+    }
   }
 }
 

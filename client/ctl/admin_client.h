@@ -31,6 +31,9 @@ class AdminClient {
   Result<nlohmann::json> receive(std::uint64_t timeout_ms);
   // The last receive ended because time was up: the answer may still come.
   bool waiting() const { return waiting_; }
+  // Says that no question follows and waits until the daemon has closed its end too. False if it
+  // has not within `timeout_ms`.
+  bool hang_up(std::uint64_t timeout_ms);
 
  private:
   AdminClient(std::string path, Connection connection)

@@ -28,12 +28,12 @@ double moved_bytes_per_s(const BenchReport& report) {
   return elapsed_s > 0 ? moved / elapsed_s : 0.0;
 }
 
-struct Verb {
+struct VerbRow {
   const char* name;
   const char* title;
   LatencyHistogram RankTotals::* histogram;
 };
-constexpr std::array<Verb, 4> kVerbRows{{
+constexpr std::array<VerbRow, 4> kVerbRows{{
     {"exists", "exists_prefix", &RankTotals::exists},
     {"load", "load", &RankTotals::load},
     {"store_resident", "store: resident", &RankTotals::store_resident},
@@ -173,7 +173,7 @@ std::string latency_text(const BenchReport& report) {
                {"p90", Align::right},
                {"p99", Align::right},
                {"max", Align::right}});
-  for (const Verb& verb : kVerbRows) {
+  for (const VerbRow& verb : kVerbRows) {
     const LatencyHistogram& histogram = report.totals.*(verb.histogram);
     table.add({verb.title, format_count(histogram.count()),
                format_nanoseconds(histogram.percentile_ns(0.50)),
@@ -188,7 +188,7 @@ std::string latency_text(const BenchReport& report) {
 
 void add_rank(BenchReport& report, const RankTotals& rank) {
   RankTotals& all = report.totals;
-  for (const Verb& verb : kVerbRows) {
+  for (const VerbRow& verb : kVerbRows) {
     (all.*(verb.histogram)).merge(rank.*(verb.histogram));
   }
   if (all.wrong_bytes == 0) {
@@ -255,7 +255,7 @@ json report_json(const BenchReport& report) {
               {"hit_blocks_after_restart", counts.hit_blocks_after_restart},
               {"referenced_blocks_after_restart", counts.referenced_after_restart},
               {"restarts", restarts_json(report)}};
-  for (const Verb& verb : kVerbRows) {
+  for (const VerbRow& verb : kVerbRows) {
     out["latency"][verb.name] = latency_json(totals.*(verb.histogram));
   }
   if (totals.wrong_bytes != 0) {

@@ -5,20 +5,19 @@
 #include <cerrno>
 #include <new>
 
+#include "proto/limits.h"
+
 namespace hc {
 
 namespace {
 constexpr std::size_t kBoardAlign = 4096;
 
-constexpr std::size_t rounded(std::size_t bytes, std::size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
-constexpr std::size_t kAckedOffset = rounded(sizeof(RankTotals), 64);
+constexpr std::size_t kAckedOffset = round_up(sizeof(RankTotals), 64);
 }  // namespace
 
 Result<RankBoards> RankBoards::make(std::uint32_t ranks, std::uint32_t block_count) {
   const std::size_t per_block = sizeof(std::uint32_t) + sizeof(std::uint8_t);
-  const std::size_t stride = rounded(kAckedOffset + block_count * per_block, kBoardAlign);
+  const std::size_t stride = round_up(kAckedOffset + block_count * per_block, kBoardAlign);
   const std::size_t bytes = stride * ranks;
   void* const memory =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

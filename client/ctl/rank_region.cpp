@@ -20,10 +20,6 @@ namespace {
 constexpr std::uint64_t kRowAlign = 64;
 constexpr int kSpoiled = 0xA5;
 
-std::uint64_t rounded(std::uint64_t bytes, std::uint64_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
-
 }  // namespace
 
 Result<RankRegion> RankRegion::make(const SpaceDescriptor& space, std::uint32_t rows,
@@ -35,14 +31,14 @@ Result<RankRegion> RankRegion::make(const SpaceDescriptor& space, std::uint32_t 
     std::uint64_t done = 0;
     for (std::uint32_t piece = 0; piece < runs; ++piece) {
       const std::uint64_t end = std::uint64_t{kind.payload_bytes} * (piece + 1) / runs;
-      const std::uint64_t stride = rounded(end - done, kRowAlign);
+      const std::uint64_t stride = round_up(end - done, kRowAlign);
       pieces.push_back({bytes, stride, done, end - done});
       bytes += stride * rows;
       done = end;
     }
     kinds.push_back(std::move(pieces));
   }
-  bytes = rounded(bytes, kBlockBytes);
+  bytes = round_up(bytes, kBlockBytes);
   const int fd = ::memfd_create("cachectl-rank", MFD_CLOEXEC);
   if (fd < 0) {
     return make_error(Code::io_error, "a memory file for a rank's pages", errno);

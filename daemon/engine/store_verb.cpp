@@ -129,10 +129,8 @@ bool Verbs::start_store_part(std::uint32_t index, std::uint32_t item_index, Part
   op.written_left += item.needs_written ? 1U : 0U;
   op.durable_left += item.needs_durable ? 1U : 0U;
   const bool spill = part.l3 == L3State::absent;
-  if (spill && !core_.catalog->unsettled().contains(ref.value)) {
-    part.barrier = next_barrier_++;
-    part.unsettled_since_ms = core_.now_ms();
-    core_.catalog->unsettled().push_newest(ref.value);
+  if (spill) {
+    unsettle(ref);
   }
   if (!copy) {
     if (part.l2 == L2State::filling) {
@@ -156,6 +154,16 @@ bool Verbs::start_store_part(std::uint32_t index, std::uint32_t item_index, Part
   works_.pages.busy(core_.catalog->page_of(ref));
   works_.copies.copy(item_index);
   return true;
+}
+
+// From here on flushes wait for this part, until it is durable or has failed.
+void Verbs::unsettle(PartRef ref) {
+  if (!core_.catalog->unsettled().contains(ref.value)) {
+    Part& part = core_.catalog->part(ref);
+    part.barrier = next_barrier_++;
+    part.unsettled_since_ms = core_.now_ms();
+    core_.catalog->unsettled().push_newest(ref.value);
+  }
 }
 
 std::span<const std::uint8_t> Verbs::metadata_of(const Op& op, std::uint32_t index) const {
@@ -217,8 +225,9 @@ void Verbs::store_copy_done(std::uint32_t item_index, Code code, std::uint32_t c
   frames.publish(part.frame);
   part.l2 = L2State::resident;
   op.bytes += header.payload_bytes;
-  if (part.spill_wanted) {
-    part.spill_wanted = false;
+  part.spill_wanted = false;
+  if (part.l3 == L3State::absent) {  // also if a stored copy was lost while this one was made
+    unsettle(ref);
     works_.spiller.enqueue(ref);
   }
   works_.pages.publish_status(page);
@@ -226,6 +235,10 @@ void Verbs::store_copy_done(std::uint32_t item_index, Code code, std::uint32_t c
   core_.ops.add_waiter(*core_.catalog, item_index);
   works_.pages.drop_busy(page);
   part_resident(ref);
+  // A stored copy may have gone on to its commit while this item was copying and heard nothing.
+  if (part.l3 == L3State::durable) {
+    part_durable(ref);
+  }
 }
 
 // An item of a store has come as far as `ack`.

@@ -44,6 +44,7 @@ class Verbs final : public PartEvents {
   bool admit_store(std::uint32_t op);
   void start_store_page(std::uint32_t op, std::uint32_t index);
   bool start_store_part(std::uint32_t op, std::uint32_t item_index, PartRef ref);
+  void unsettle(PartRef ref);
   void store_copy_done(std::uint32_t item, Code code, std::uint32_t crc);
   void store_reached(std::uint32_t item, Ack ack);
   void progress_store(std::uint32_t op);

@@ -129,7 +129,6 @@ class SessionServer final : public CompletionSink {
   std::vector<std::unique_ptr<Session>> sessions_;
   std::vector<std::uint8_t> message_;
   SpaceDescriptor attaching_;  // the descriptor of the attach being judged
-  std::uint16_t attaching_shards_ = 0;
 };
 
 }  // namespace hc

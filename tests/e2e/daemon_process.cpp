@@ -118,9 +118,17 @@ void DaemonProcess::kill_now() { process_->kill_now(); }
 
 nlohmann::json DaemonProcess::ask(const std::string& verb,
                                   const nlohmann::json& arguments) const {
-  auto answer = ask_daemon(admin_socket(), verb, arguments, kPatienceMs);
+  auto client = AdminClient::connect(admin_socket());
+  if (!client) {
+    FAIL(verb << ": " << client.error().message() << "\n" << log());
+  }
+  auto answer = client->call(verb, arguments, kPatienceMs);
   if (!answer) {
     FAIL(verb << ": " << answer.error().message() << "\n" << log());
+  }
+  // Whoever counts the descriptors of the daemon next must not count this connection.
+  if (!client->hang_up(kPatienceMs)) {
+    FAIL(verb << ": the daemon did not close the connection\n" << log());
   }
   return *answer;
 }

@@ -56,7 +56,10 @@ def check(args, folder):
         ("includedir", os.path.dirname(find(folder, "hicache.h"))),
     ):
         overrides.append(f"--define-variable={name}={value}")
-    flags = run(["pkg-config", *overrides, "--cflags", "--libs", "hicache"], env=env).split()
+    cflags, libs = (
+        run(["pkg-config", *overrides, part, "hicache"], env=env).split()
+        for part in ("--cflags", "--libs")
+    )
     library = find(folder, "libhicache.so.0")
     programs = [
         (
@@ -74,7 +77,10 @@ def check(args, folder):
         with open(source, "w", encoding="utf-8") as file:
             file.write(text)
         binary = source + ".out"
-        run([*compiler, *args.flags, source, "-o", binary, "-Wl,--no-as-needed", *flags])
+        run([*compiler, *args.flags, *cflags, "-c", source, "-o", source + ".o"])
+        # A sanitized library needs the C++ half of the sanitizer's runtime in the program.
+        linker = args.cxx if args.flags else compiler[0]
+        run([linker, *args.flags, source + ".o", "-o", binary, "-Wl,--no-as-needed", *libs])
         run([binary], env=dict(env, LD_LIBRARY_PATH=os.path.dirname(library)))
     foreign = foreign_exports(library)
     if foreign:

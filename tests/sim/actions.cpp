@@ -6,12 +6,6 @@
 
 namespace hc::sim {
 
-namespace {
-
-constexpr std::int64_t kUs = 1'000;
-
-}  // namespace
-
 std::uint16_t Driver::draw_shard() {
   return static_cast<std::uint16_t>(world_.scenario.first_shard +
                                     world_.prng.below(world_.scenario.shard_count));

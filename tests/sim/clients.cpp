@@ -119,13 +119,9 @@ Clients::Parts Clients::parts_of_page(const SimSession& session, const SimOp& op
   return out;
 }
 
-namespace {
-
-bool is_needed(const KindSpec& kind, std::uint32_t index, std::size_t pages) {
+bool Clients::is_needed(const KindSpec& kind, std::uint32_t index, std::size_t pages) {
   return kind.policy == HitPolicy::all_pages || index + kind.trailing_pages >= pages;
 }
-
-}  // namespace
 
 // Whether every needed part of the page is in L2 (or, unless `in_memory`, stored).
 bool Clients::page_is_there(const SimSession& session, const SimOp& op, std::uint32_t index,

@@ -120,6 +120,7 @@ class Clients final : public CompletionSink {
   using Parts = std::vector<std::uint32_t>;
 
   Parts parts_of_page(const SimSession& session, const SimOp& op, std::uint32_t index) const;
+  static bool is_needed(const KindSpec& kind, std::uint32_t index, std::size_t pages);
   bool page_is_there(const SimSession& session, const SimOp& op, std::uint32_t index,
                      bool in_memory);
   void prepare_rows(SimSession& session, SimOp& op);

@@ -8,7 +8,6 @@ namespace hc::sim {
 
 namespace {
 
-constexpr std::int64_t kUs = 1'000;
 constexpr std::uint32_t kWalkEvery = 16;
 constexpr std::uint32_t kTwiceEvery = 16;
 

@@ -14,10 +14,6 @@ std::string about(const char* what, const SimOp& op, std::uint32_t page) {
          std::to_string(page) + " of version " + std::to_string(op.version) + ")";
 }
 
-bool is_needed(const KindSpec& kind, std::uint32_t index, std::size_t pages) {
-  return kind.policy == HitPolicy::all_pages || index + kind.trailing_pages >= pages;
-}
-
 }  // namespace
 
 void Clients::complete(SessionId id, const CompletionEntry& entry,

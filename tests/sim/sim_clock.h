@@ -7,6 +7,8 @@
 
 namespace hc::sim {
 
+constexpr std::int64_t kUs = 1'000;  // in nanoseconds
+
 class SimClock final : public Clock {
  public:
   Instant now() override { return now_; }

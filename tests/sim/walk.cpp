@@ -105,6 +105,30 @@ void Watch::walk_slots() {
   }
 }
 
+namespace {
+
+bool will_change(const Part& part) {
+  return part.l2 == L2State::filling || part.l3 == L3State::queued ||
+         part.l3 == L3State::writing || part.l3 == L3State::written;
+}
+
+}  // namespace
+
+// Whoever waits for a part waits for something that will happen.
+void Watch::walk_parts() {
+  Catalog& catalog = *world_.core().catalog;
+  for (std::uint32_t at = 0; at < catalog.pages_max() * catalog.parts_per_page(); ++at) {
+    const Part& part = catalog.part(PartRef{at});
+    world_.laws.expect(part.first_waiter == kNone32 || will_change(part), 4,
+                       "an operation waits for a part that nothing will change");
+  }
+  LruList& unsettled = catalog.unsettled();
+  for (std::uint32_t at = unsettled.oldest(); at != kNone32; at = unsettled.newer_than(at)) {
+    world_.laws.expect(will_change(catalog.part(PartRef{at})), 5,
+                       "an unsettled part is not on its way to the disk");
+  }
+}
+
 void Watch::walk_pages(bool at_rest) {
   Core& core = world_.core();
   Catalog& catalog = *core.catalog;
@@ -148,13 +172,7 @@ void Watch::walk_pages(bool at_rest) {
                        "a forgotten page is kept at rest");
   }
   world_.laws.expect(in_use + catalog.pages_free() == catalog.pages_max(), 3, "a page is lost");
-  LruList& unsettled = catalog.unsettled();
-  for (std::uint32_t at = unsettled.oldest(); at != kNone32; at = unsettled.newer_than(at)) {
-    const Part& part = catalog.part(PartRef{at});
-    const bool on_its_way = part.l2 == L2State::filling || part.l3 == L3State::queued ||
-                            part.l3 == L3State::writing || part.l3 == L3State::written;
-    world_.laws.expect(on_its_way, 5, "an unsettled part is not on its way to the disk");
-  }
+  walk_parts();
   if (at_rest) {
     world_.laws.expect(core.ops.active().empty(), 5, "an operation is open at rest");
     world_.laws.expect(core.ops.items_free() == core.ops.items_max(), 5, "an item is lost");

@@ -69,6 +69,7 @@ class Watch {
   void walk_frames(bool at_rest);
   void walk_slots();
   void walk_pages(bool at_rest);
+  void walk_parts();
   void walk_status();
   void check_recovered_pages();
 
