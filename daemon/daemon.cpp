@@ -4,8 +4,10 @@
 
 #include <sys/random.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 
 #include "daemon/log/log.h"
@@ -52,6 +54,11 @@ EngineOptions Daemon::engine_options() const {
 }
 
 Result<void> Daemon::open_sockets() {
+  // Under systemd the folder is there already; by hand a first start makes it.
+  if (::mkdir(config_.runtime_dir.c_str(), 0755) != 0 && errno != EEXIST) {
+    return make_error(Code::refused, "daemon.runtime_dir = '" + config_.runtime_dir +
+                                          "': can't be created", errno);
+  }
   const auto mode = static_cast<mode_t>(std::stoul(config_.socket_mode, nullptr, 8));
   auto clients = UnixListener::create(config_.runtime_dir + "/hicached.sock", mode);
   HC_TRY(clients);

@@ -2,7 +2,8 @@
 // main: command line, configuration, exit codes of hicached.
 //
 // Exit codes: 0 stopped as asked; 64 command line; 78 configuration; 3 unknown cold-start mode;
-// 4 the volume or the socket is in use by another daemon; 5 the store can't be read by this build;
+// 4 the volume or the socket is in use by another daemon, or the system refuses it;
+// 5 the store can't be read by this build;
 // 6 memory or disk space; 1 anything else. Every failure is one line on standard error.
 #include <CLI/CLI.hpp>
 
@@ -49,8 +50,9 @@ int run(const Arguments& arguments) {
   if (!arguments.config_path.empty()) {
     auto loaded = hc::load_config(arguments.config_path);
     if (!loaded) {
-      const bool mode = loaded.error().text.find("cold_start.mode = ") != std::string::npos;
-      return fail(loaded.error(), mode ? kExitColdStart : kExitConfig);
+      // The only word of the file with an exit code of its own.
+      const bool unknown_mode = loaded.error().code == hc::Code::unsupported;
+      return fail(loaded.error(), unknown_mode ? kExitColdStart : kExitConfig);
     }
     config = *loaded;
   }
@@ -92,7 +94,8 @@ int main(int argc, char** argv) {
                                                     "without it");
   app.add_option("--cold-start", arguments.cold_start, "clear, load or hold; overrides the file");
   app.add_flag("--check-config", arguments.check_config,
-               "judge the configuration, print what would be used, and exit");
+               "judge the configuration, print what would be used, and exit")
+      ->disable_flag_override();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -21,7 +21,7 @@ struct Arguments {
 };
 
 void add_json(CLI::App& command, Arguments& arguments) {
-  command.add_flag("--json", arguments.context.json, "print JSON");
+  command.add_flag("--json", arguments.context.json, "print JSON")->disable_flag_override();
 }
 
 void add_read_commands(CLI::App& app, Arguments& arguments) {
@@ -41,12 +41,13 @@ void add_orders(CLI::App& app, Arguments& arguments) {
   cold->add_option("mode", arguments.cold_start.mode, "load: keep what is durable; clear: drop it")
       ->required()
       ->check(CLI::IsMember({"load", "clear"}));
-  cold->add_flag("--wait", arguments.cold_start.wait, "show progress and return when it is over");
+  cold->add_flag("--wait", arguments.cold_start.wait, "show progress and return when it is over")
+      ->disable_flag_override();
   add_json(*cold, arguments);
   CLI::App* const clear = app.add_subcommand("clear", "drop every page from memory and disk");
   clear->add_option("--space", arguments.clear.space,
                     "only the space whose id begins with these hex digits");
-  clear->add_flag("--yes,-y", arguments.clear.yes, "do not ask");
+  clear->add_flag("--yes,-y", arguments.clear.yes, "do not ask")->disable_flag_override();
   add_json(*clear, arguments);
 }
 
@@ -57,7 +58,8 @@ void add_bench_daemon(CLI::App& command, hc::BenchOptions& bench) {
                      "where the temporary folder is made; default: $TMPDIR or /tmp");
   command.add_option("--disk-backend", bench.disk_backend, "automatic, uring or threads")
       ->check(CLI::IsMember({"automatic", "uring", "threads"}));
-  command.add_flag("--keep", bench.keep_folder, "keep the temporary folder and the daemon's log");
+  command.add_flag("--keep", bench.keep_folder, "keep the temporary folder and the daemon's log")
+      ->disable_flag_override();
 }
 
 void add_bench(CLI::App& app, Arguments& arguments) {

@@ -56,7 +56,7 @@ Result<ColdStart> parse_cold_start(const std::string& name) {
       return mode;
     }
   }
-  return make_error(Code::bad_argument,
+  return make_error(Code::unsupported,
                     "cold start '" + name + "': must be clear, load or hold");
 }
 

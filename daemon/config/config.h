@@ -15,6 +15,7 @@ enum class DiskBackend : std::uint8_t { automatic, uring, threads };
 enum class LoadVerify : std::uint8_t { before };
 
 const char* cold_start_name(ColdStart mode);
+// unsupported: no such mode.
 Result<ColdStart> parse_cold_start(const std::string& name);
 const char* disk_backend_name(DiskBackend backend);
 

@@ -71,7 +71,7 @@ Result<void> check_socket_mode(const std::string& mode) {
 Result<void> set_cold_start(Config& config, const std::string& word) {
   const auto mode = parse_cold_start(word);
   if (!mode) {
-    return bad_value("must be clear, load or hold");
+    return make_error(mode.error().code, "must be clear, load or hold");
   }
   config.cold_start = *mode;
   return {};

@@ -121,15 +121,18 @@ class Loader {
       }
       const auto assigned = assign(*key, value);
       if (!assigned) {
-        return at(value, assigned.error().text);
+        return at(value, assigned.error());
       }
     }
     return {};
   }
 
   Error at(const toml::node& node, const std::string& text) const {
+    return at(node, make_error(Code::bad_argument, text));
+  }
+  Error at(const toml::node& node, const Error& error) const {
     const std::string line = std::to_string(node.source().begin.line);
-    return make_error(Code::bad_argument, path_ + ":" + line + ": " + printable(text));
+    return make_error(error.code, path_ + ":" + line + ": " + printable(error.text));
   }
 
   Result<void> assign(const ConfigKey& key, const toml::node& node) {
@@ -205,7 +208,7 @@ class Loader {
     }
     const auto chosen = field.set(config_, word->get());
     if (!chosen) {
-      return make_error(Code::bad_argument,
+      return make_error(chosen.error().code,
                         key_path(key) + " = '" + word->get() + "': " + chosen.error().text);
     }
     return {};

@@ -50,7 +50,7 @@ DaemonProcess::DaemonProcess(DaemonOptions options)
 
 std::string DaemonProcess::config_text() const {
   const auto number = [](std::uint64_t value) { return std::to_string(value); };
-  return "[daemon]\nruntime_dir = \"" + folder_.str() + "\"\n[l2]\nl2_bytes = " +
+  return "[daemon]\nruntime_dir = \"" + folder_.file("run") + "\"\n[l2]\nl2_bytes = " +
          number(options_.l2_bytes) + "\n[l3]\nvolume_dir = \"" + volume() + "\"\nl3_bytes = " +
          number(options_.l3_bytes) + "\ndisk_backend = \"" + options_.disk_backend +
          "\"\ncommit_interval_ms = " + number(options_.commit_interval_ms) +

@@ -52,8 +52,8 @@ class DaemonProcess {
   std::string folder() const { return folder_.str(); }
   std::string volume() const { return folder_.file("volume"); }
   std::string config_path() const { return folder_.file("hicached.toml"); }
-  std::string client_socket() const { return folder_.file("hicached.sock"); }
-  std::string admin_socket() const { return folder_.file("admin.sock"); }
+  std::string client_socket() const { return folder_.file("run/hicached.sock"); }
+  std::string admin_socket() const { return folder_.file("run/admin.sock"); }
   // Standard error of the latest process.
   std::string log() const;
   std::string config_text() const;

@@ -207,6 +207,20 @@ TEST_CASE("Each bad value of the configuration is one line with key, value and r
   }
 }
 
+// Every other test starts with a folder that is missing and is created.
+TEST_CASE("A folder of sockets that can't be created is named in one line") {
+  const TempDir folder;
+  const std::string path = folder.file("sockets.toml");
+  const std::string deep = folder.file("missing/too");
+  write_text(path, "[daemon]\nruntime_dir = \"" + deep + "\"\n[l3]\nvolume_dir = \"" +
+                       folder.file("volume") + "\"\n");
+
+  const Outcome outcome = run_program("hicached", {"--config", path});
+
+  CHECK(outcome.status == kExitInUse);
+  CHECK(missing(only_line(outcome.err), {"daemon.runtime_dir", deep}) == "");
+}
+
 TEST_CASE("A configuration file that can't be read is one line with its name") {
   const Outcome outcome = run_program("hicached", {"--config", "/nowhere/hicached.toml"});
 
@@ -217,14 +231,15 @@ TEST_CASE("A configuration file that can't be read is one line with its name") {
 
 TEST_CASE("A wrong command line is one line and its own exit code") {
   const std::vector<std::vector<std::string>> wrong{
-      {"--bogus"}, {"word"}, {"--config"}, {"--cold-start"}, {"--check-config=maybe"}};
+      {"--bogus"}, {"word"}, {"--config"}, {"--cold-start"}, {"--check-config=7"}};
   for (const auto& arguments : wrong) {
     const Outcome outcome = run_program("hicached", arguments);
 
     INFO(arguments[0] << " -> " << outcome.err);
     CHECK(outcome.status == kExitUsage);
     CHECK(lines_of(outcome.err).size() == 1);
-    const std::string word = arguments[0].substr(0, arguments[0].find('='));
+    std::string word = arguments[0].substr(0, arguments[0].find('='));
+    word.erase(0, word.find_first_not_of('-'));
     CHECK(missing(outcome.err, {"hicached: ", word}) == "");
   }
 }
