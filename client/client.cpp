@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <system_error>
@@ -22,13 +23,24 @@ bool attempt_may_succeed_later(Code code) {
          code == Code::io_error || code == Code::not_ready;
 }
 
+// The engine's signals are the engine's. What a thread raises by its own fault stays unblocked: a
+// blocked one would kill the process past the engine's crash handler.
+sigset_t signals_of_the_engine() {
+  constexpr std::array kOwnFaults{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+  sigset_t signals{};
+  sigfillset(&signals);
+  for (const int fault : kOwnFaults) {
+    sigdelset(&signals, fault);
+  }
+  return signals;
+}
+
 }  // namespace
 
 Client::Client(OpenPlan plan)
     : plan_(std::move(plan)),
       jitter_(static_cast<std::minstd_rand::result_type>(plan_.incarnation | 1U)),
-      parts_(plan_.space, plan_.shard),
-      scan_(plan_.space) {
+      parts_(plan_.space, plan_.shard) {
   ready_.reserve(kOpSlotsPerSession * kCompletionsPerOp);
 }
 
@@ -53,13 +65,14 @@ Result<void> Client::start() {
   HC_TRY(stop);
   auto event = make_doorbell();
   HC_TRY(event);
+  auto nudge = make_doorbell();
+  HC_TRY(nudge);
   stop_fd_ = std::move(*stop);
   event_fd_ = std::move(*event);
-  // The engine's signals are the engine's: the thread inherits a mask with all of them blocked.
-  sigset_t all{};
+  nudge_fd_ = std::move(*nudge);
+  const sigset_t blocked = signals_of_the_engine();  // the thread inherits the mask
   sigset_t before{};
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  ::pthread_sigmask(SIG_SETMASK, &blocked, &before);
   Result<void> started;
   try {
     background_ = std::thread([this] { run(); });
@@ -98,11 +111,7 @@ Result<void> Client::close(std::uint32_t timeout_ms) {
   Lock lock(mutex_);
   closing_ = true;
   if (attached()) {
-    session_->close();
-    // The daemon ends everything of the session, then closes the socket. If it can't take the
-    // message now, it sees the end of the socket instead.
-    static_cast<void>(
-        session_->connection().send(MessageType::detach, session_->next_request_id(), {}, {}));
+    session_->detach();
   }
   const bool ended = changed_.wait_until(lock, deadline, [this] { return session_ == nullptr; });
   stop_ = true;
@@ -163,7 +172,9 @@ int Client::event_fd() {
   const Lock lock(mutex_);
   event_wanted_ = true;
   if (attached()) {
-    session_->say_waiting(wait_flags());
+    static_cast<void>(session_->begin_wait(wait_flags()));
+    // An operation in flight may become late before the background thread looks of itself.
+    static_cast<void>(ring_doorbell(nudge_fd_.get()));
   }
   // What came before the daemon knew of the wish has brought no message.
   static_cast<void>(ring_doorbell(event_fd_.get()));
@@ -172,10 +183,8 @@ int Client::event_fd() {
 
 void Client::break_session(std::string why) {
   last_failure_ = make_error(Code::disconnected, std::move(why));
-  session_->close();
-  // The daemon quiesces and closes the socket; until then operations keep their memory.
-  static_cast<void>(
-      session_->connection().send(MessageType::detach, session_->next_request_id(), {}, {}));
+  // Until the daemon has closed the socket operations keep their memory.
+  session_->detach();
 }
 
 void Client::announce() {

@@ -40,11 +40,13 @@
 namespace hc {
 
 inline constexpr std::uint32_t kWaitSliceMs = 100;
+// The same where the kernel refuses the futex, so that only looking again tells of completions.
+inline constexpr std::uint32_t kNoFutexSliceMs = 5;
 // A daemon reports an operation late within one of its turns. After this much more, we do.
 inline constexpr std::uint32_t kLateGraceMs = 200;
 // How long a daemon whose socket has closed may take to exit before its memory operations are
 // reported late, and before its silence is taken for what a closed socket promises anyway: that
-// it touches no client memory any more.
+// it touches no client memory any more. Without the end of the socket only its death says so.
 inline constexpr std::uint32_t kExitLateMs = 100;
 inline constexpr std::uint32_t kExitWaitMs = 5000;
 inline constexpr std::uint32_t kBackoffMinMs = 50;
@@ -126,6 +128,7 @@ class Client {
   Result<std::uint64_t> launch(Session::Submission submission);
   std::size_t collect(std::span<hicache_completion> out);
   std::uint32_t wait_flags() const;
+  bool sleep_until_news(Lock& lock, int slice_ms);
 
   // client_control.cpp
   Result<CallPtr> begin_call(Lock& lock, ControlRequest request, CallPtr call, Deadline deadline);
@@ -133,22 +136,32 @@ class Client {
   static ControlRequest unregister_request(std::uint32_t region);
   CallPtr unregister_call(std::uint32_t region);
   void unregister_unasked(std::uint32_t region);
+  Result<void> check_region_number_is_free(std::uint32_t number);
+  void fail_call(ControlCall& call, const Error& error);
   Result<void> apply_space_switch(ControlMessage& message);
   void handle(ControlMessage& message);
 
   // client_background.cpp
+  enum class EndSeen { no, yes };  // whether the daemon has closed the socket
+  enum class Sign { none, stop, daemon_dead, end_of_socket };
   void run();
-  bool publish(const std::shared_ptr<Session>& session, const AttachPlan& plan);
-  bool note_failure(const Error& error);
-  void serve(Session& session);
-  void end_session(Session& session);
-  void await_daemon_exit(Session& session);
+  bool attempt(std::uint32_t& backoff_ms);
+  std::optional<AttachPlan> next_plan();
+  bool publish(const Attached& attached, const AttachPlan& plan);
+  bool note_failure(Error error);
+  EndSeen serve(Session& session);
+  Deadline look_at_overdue(Session& session);
+  void finish_session(EndSeen end);
+  void end_session(Session& session, EndSeen end);
+  void await_daemon_exit(Session& session, EndSeen end);
+  Sign await_sign(Session& session, std::uint32_t timeout_ms, EndSeen end);
   bool pause(std::uint32_t& backoff_ms);
 
   ForkGuard fork_guard_;
   OpenPlan plan_;     // its space follows hicache_space_switch
   UniqueFd stop_fd_;  // readable once the background thread has to end
   UniqueFd event_fd_;
+  UniqueFd nudge_fd_;  // readable once the background thread has to look at its deadlines again
   std::thread background_;
   std::minstd_rand jitter_;  // background thread only
 
@@ -170,11 +183,12 @@ class Client {
   CallPtr switch_call_;
   std::vector<hicache_completion> ready_;  // taken, not handed out: [ready_head_, end)
   std::size_t ready_head_ = 0;
-  std::uint64_t overdue_checked_ns_ = 0;
+  Deadline overdue_checked_{};
+  Deadline listening_until_{};  // when the background thread looks for late operations next
   std::uint32_t waiters_ = 0;
   bool event_wanted_ = false;
-  PartSelector parts_;
-  PrefixScan scan_;
+  PartSelector parts_;                      // never changed, so also read without the mutex
+  std::unique_ptr<PrefixScan> spare_scan_;  // kept for its memory; nothing while it is in use
 };
 
 }  // namespace hc

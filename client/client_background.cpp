@@ -2,17 +2,23 @@
 // client_background: the thread that attaches, listens, and attaches again.
 //
 // Order at the end of a session, so that memory is never called free too early:
-//   1. the socket is at its end: nothing new is submitted
+//   1. the socket is at its end: nothing new is submitted. Where this side gives up first, it
+//      says so (detach, and the end of its own sending) and waits for the daemon's end
 //   2. what the daemon published before that is taken
 //   3. operations without memory, and all of them after an orderly end, are DISCONNECTED
-//   4. otherwise the daemon is dying: its pidfd says when nothing of it runs any more
+//   4. otherwise the daemon is dying: its pidfd says when nothing of it runs any more. A daemon
+//      that lives and has not closed the socket keeps the memory, however long that takes
 //   5. only then the session object goes, and the next attempt to attach starts
 #include <poll.h>
 #include <pthread.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <exception>
 #include <utility>
 
 #include "client/client.h"
@@ -21,11 +27,11 @@ namespace hc {
 
 namespace {
 
-// The first descriptor that is readable within the time, or -1.
-int first_readable(std::array<int, 2> fds, std::uint32_t timeout_ms) {
+// The first descriptor that is readable within the time, or -1. One of -1 is left out.
+int first_readable(std::array<int, 3> fds, std::uint32_t timeout_ms) {
   const Deadline deadline = deadline_after_ms(timeout_ms);
   while (true) {
-    std::array<pollfd, 2> ready{{{fds[0], POLLIN, 0}, {fds[1], POLLIN, 0}}};
+    std::array<pollfd, 3> ready{{{fds[0], POLLIN, 0}, {fds[1], POLLIN, 0}, {fds[2], POLLIN, 0}}};
     const int count = ::poll(ready.data(), ready.size(), poll_timeout_ms(deadline));
     for (const pollfd& entry : ready) {
       if (count > 0 && entry.revents != 0) {
@@ -43,97 +49,184 @@ int first_readable(std::array<int, 2> fds, std::uint32_t timeout_ms) {
 void Client::run() {
   ::pthread_setname_np(::pthread_self(), "hicache");
   std::uint32_t backoff_ms = kBackoffMinMs;
-  while (true) {
-    AttachPlan plan;
-    {
-      const Lock lock(mutex_);
-      if (closing_ || attachments_ == kAttachmentsMax) {
-        return;
-      }
-      plan.open = plan_;
-      plan.attachment = attachments_ + 1;
-      plan.regions = regions_.registered();
-      plan.deadline = deadline_after_ms(plan_.attach_timeout_ms);
-      plan.stop_fd = stop_fd_.get();
-    }
-    const std::uint64_t instances_before = instances();
-    auto session = attach(plan);
-    if (session) {
-      if (!publish(*session, plan)) {
-        return;
-      }
-      const Deadline calm = deadline_after_ms(kBackoffMaxMs);
-      serve(**session);
-      end_session(**session);
-      // A daemon that ends every session at once must not be asked in a loop; one that was
-      // started anew has not done so.
-      if (std::chrono::steady_clock::now() >= calm || instances() != instances_before) {
-        backoff_ms = kBackoffMinMs;
-      }
-      session->reset();
-    } else if (!note_failure(session.error())) {
-      return;
-    }
-    if (!pause(backoff_ms)) {
-      return;
-    }
+  while (attempt(backoff_ms) && pause(backoff_ms)) {
   }
 }
 
-bool Client::publish(const std::shared_ptr<Session>& session, const AttachPlan& plan) {
+// One attempt to attach and, where it succeeds, the whole session. False when no other can follow.
+// An exception (memory that runs short) costs no more than this one attempt.
+bool Client::attempt(std::uint32_t& backoff_ms) {
+  const std::uint64_t instances_before = instances();
+  Deadline calm = Deadline::max();
+  EndSeen end = EndSeen::no;
+  try {
+    const auto plan = next_plan();
+    if (!plan) {
+      return false;
+    }
+    const auto attached = attach(*plan);
+    if (!attached) {
+      return note_failure(attached.error());
+    }
+    if (!publish(*attached, *plan)) {
+      return false;
+    }
+    calm = deadline_after_ms(kBackoffMaxMs);
+    end = serve(*attached->session);
+  } catch (const std::exception&) {
+    static_cast<void>(note_failure(make_error(Code::busy, "out of memory")));
+  }
+  finish_session(end);
+  // A daemon that ends every session at once must not be asked in a loop; one that was started
+  // anew has not done so.
+  if (std::chrono::steady_clock::now() >= calm || instances() != instances_before) {
+    backoff_ms = kBackoffMinMs;
+  }
+  return true;
+}
+
+// Nothing when the client is being closed or has used up its attachments.
+std::optional<AttachPlan> Client::next_plan() {
+  const Lock lock(mutex_);
+  if (closing_ || attachments_ == kAttachmentsMax) {
+    return std::nullopt;
+  }
+  AttachPlan plan;
+  plan.open = plan_;
+  plan.attachment = attachments_ + 1;
+  plan.regions = regions_.to_register();
+  plan.deadline = deadline_after_ms(plan_.attach_timeout_ms);
+  plan.stop_fd = stop_fd_.get();
+  return plan;
+}
+
+bool Client::publish(const Attached& attached, const AttachPlan& plan) {
   const Lock lock(mutex_);
   if (closing_) {
     return false;
   }
-  session_ = session;
-  attachments_ = session->attachment();
+  session_ = attached.session;
+  attachments_ = session_->attachment();
   ++attempts_;
-  if (instances_ == 0 || session->reply().daemon_instance != last_instance_) {
-    last_instance_ = session->reply().daemon_instance;
+  if (instances_ == 0 || session_->reply().daemon_instance != last_instance_) {
+    last_instance_ = session_->reply().daemon_instance;
     ++instances_;
   }
   last_failure_ = make_error(Code::disconnected, "the daemon closed the connection");
   for (const auto& region : plan.regions) {
-    // Unregistered by its owner while this attempt was registering it.
-    if (regions_.at(region->plan.request.region).state == RegionState::free) {
-      unregister_unasked(region->plan.request.region);
+    const std::uint32_t number = region->plan.request.region;
+    const auto refused = attached.refused_regions.find(number);
+    const bool accepted = refused == attached.refused_regions.end();
+    RegionSlot& slot = regions_.at(number);
+    if (slot.state != RegionState::free) {
+      slot.state = accepted ? RegionState::registered : RegionState::failed;
+      slot.refusal = accepted ? std::string() : refused->second;
+    } else if (accepted) {
+      // Unregistered by its owner while this attempt was registering it.
+      unregister_unasked(number);
     }
   }
-  session_->say_waiting(wait_flags());
+  static_cast<void>(session_->begin_wait(wait_flags()));
   announce();
   return true;
 }
 
 // False when no later attempt can succeed.
-bool Client::note_failure(const Error& error) {
+bool Client::note_failure(Error error) {
   const Lock lock(mutex_);
   ++attempts_;
-  last_failure_ = error;
-  final_ = attach_is_final(error.code);
+  last_failure_ = std::move(error);
+  final_ = attach_is_final(last_failure_.code);
   announce();
   return !final_;
 }
 
-void Client::serve(Session& session) {
+Client::EndSeen Client::serve(Session& session) {
+  WakeFds wake{stop_fd_.get(), nudge_fd_.get()};
+  Deadline until = look_at_overdue(session);
+  bool broken = false;
   while (true) {
-    auto message = session.connection().receive(deadline_after_ms(kDeadlineMsMax), stop_fd_.get());
+    auto message = session.connection().receive(until, wake);
     if (message) {
-      handle(*message);
-    } else if (message.error().code != Code::timed_out) {
-      return;
+      if (!broken) {
+        handle(*message);
+      }
+      continue;
+    }
+    const Code code = message.error().code;
+    if (code == Code::disconnected) {
+      return EndSeen::yes;
+    }
+    if (code == Code::cancelled || code == Code::io_error) {
+      return EndSeen::no;
+    }
+    if (code == Code::timed_out && broken) {
+      return EndSeen::no;
+    }
+    if (code == Code::timed_out) {
+      until = look_at_overdue(session);
+    } else if (!broken) {
+      // The daemon is told, and gets a while to end the session in order.
+      broken = true;
+      until = deadline_after_ms(kExitWaitMs);
+      wake.nudge = -1;
+      const Lock lock(mutex_);
+      break_session(message.error().message());
     }
   }
 }
 
-void Client::end_session(Session& session) {
-  bool orderly = false;
+// An engine that sleeps on the event descriptor calls nothing while the daemon hangs, so this
+// thread reports its operations late. Answers when to look again.
+Deadline Client::look_at_overdue(Session& session) {
+  std::uint64_t count = 0;
+  // Before the look: a nudge that comes later ends the next wait.
+  static_cast<void>(::read(nudge_fd_.get(), &count, sizeof count) == ssize_t{sizeof count});
+  const Lock lock(mutex_);
+  listening_until_ = deadline_after_ms(kDeadlineMsMax);
+  if (!event_wanted_) {
+    return listening_until_;
+  }
+  const std::size_t before = ready_.size();
+  session.report_overdue(std::chrono::steady_clock::now(), ready_);
+  if (ready_.size() > before) {
+    announce();
+  }
+  if (const auto next = session.ops().next_late()) {
+    listening_until_ = std::min(listening_until_, *next);
+  }
+  return listening_until_;
+}
+
+// Whatever happens, the session of the attempt is brought to its end: callers wait for it.
+void Client::finish_session(EndSeen end) {
+  std::shared_ptr<Session> session;
+  {
+    const Lock lock(mutex_);
+    session = session_;
+  }
+  while (session != nullptr) {
+    try {
+      end_session(*session, end);
+      return;
+    } catch (const std::exception&) {
+      // Every step can be repeated. hicache_close alone may leave it undone.
+      if (first_readable({stop_fd_.get(), -1, -1}, kBackoffMinMs) != -1) {
+        return;
+      }
+    }
+  }
+}
+
+void Client::end_session(Session& session, EndSeen end) {
   bool memory_in_flight = false;
   {
     const Lock lock(mutex_);
     session.close();
+    session.connection().end_sending();
     static_cast<void>(session.take_completions(ready_, kCompletionEntries, leases_));
-    orderly = session.state() == SessionState::ended;
-    session.abandon(orderly, ready_);
+    const bool ended = session.state() == SessionState::ended;
+    session.abandon(ended && end == EndSeen::yes, ready_);
     memory_in_flight = session.ops().in_flight() > 0;
     leases_.end_all();
     for (auto& [id, call] : calls_) {
@@ -143,14 +236,14 @@ void Client::end_session(Session& session) {
     }
     calls_.clear();
     const Code end_code = session.end_code();
-    if (orderly && (end_code == Code::superseded || end_code == Code::refused)) {
+    if (ended && (end_code == Code::superseded || end_code == Code::refused)) {
       final_ = true;
       last_failure_.code = end_code;
     }
     announce();
   }
   if (memory_in_flight) {
-    await_daemon_exit(session);
+    await_daemon_exit(session, end);
   }
   const Lock lock(mutex_);
   regions_.forget_unsettled();
@@ -159,23 +252,54 @@ void Client::end_session(Session& session) {
   changed_.notify_all();
 }
 
-void Client::await_daemon_exit(Session& session) {
-  const std::array<int, 2> fds{session.daemon_pidfd(), stop_fd_.get()};
-  int seen = first_readable(fds, kExitLateMs);
-  if (seen == -1) {
-    const Lock lock(mutex_);
-    session.report_all_late(ready_);
-    announce();
+void Client::await_daemon_exit(Session& session, EndSeen end) {
+  Sign sign = await_sign(session, kExitLateMs, end);
+  if (sign == Sign::none) {
+    {
+      const Lock lock(mutex_);
+      session.report_all_late(ready_);
+      announce();
+    }
+    do {
+      sign = await_sign(session, kExitWaitMs, end);
+    } while (sign == Sign::none && end == EndSeen::no);
   }
-  if (seen == -1) {
-    seen = first_readable(fds, kExitWaitMs);
+  if (sign == Sign::end_of_socket && session.state() != SessionState::ended) {
+    sign = await_sign(session, kExitWaitMs, EndSeen::yes);
   }
-  if (seen == stop_fd_.get()) {
+  if (sign == Sign::stop) {
     return;  // hicache_close has run out of time; it says so.
   }
   const Lock lock(mutex_);
   session.abandon(true, ready_);
   announce();
+}
+
+// Waits for the daemon's death or the stop and, unless it was seen, for the end of the socket. What
+// the daemon still says there is for nobody.
+Client::Sign Client::await_sign(Session& session, std::uint32_t timeout_ms, EndSeen end) {
+  const Deadline deadline = deadline_after_ms(timeout_ms);
+  int socket = end == EndSeen::yes ? -1 : session.connection().fd();
+  while (true) {
+    const int seen = first_readable({stop_fd_.get(), session.daemon_pidfd(), socket},
+                                    static_cast<std::uint32_t>(poll_timeout_ms(deadline)));
+    if (seen == -1) {
+      return Sign::none;
+    }
+    if (seen == stop_fd_.get()) {
+      return Sign::stop;
+    }
+    if (seen == session.daemon_pidfd()) {
+      return Sign::daemon_dead;
+    }
+    const auto message = session.connection().receive(deadline, stop_fd_.get());
+    if (!message && message.error().code == Code::disconnected) {
+      return Sign::end_of_socket;
+    }
+    if (!message && message.error().code == Code::io_error) {
+      socket = -1;  // It can't be read, and asking again at once would be a busy loop.
+    }
+  }
 }
 
 // Waits out the back-off, with jitter so that the ranks of a node do not come all at once. False
@@ -189,7 +313,7 @@ bool Client::pause(std::uint32_t& backoff_ms) {
   }
   std::uniform_int_distribution<std::uint32_t> jittered(backoff_ms / 2, backoff_ms);
   backoff_ms = std::min(backoff_ms * 2, kBackoffMaxMs);
-  return first_readable({stop_fd_.get(), stop_fd_.get()}, jittered(jitter_)) == -1;
+  return first_readable({stop_fd_.get(), -1, -1}, jittered(jitter_)) == -1;
 }
 
 }  // namespace hc

@@ -60,6 +60,33 @@ Result<void> Client::end_call(Lock& lock, const CallPtr& call, Deadline deadline
   return {};
 }
 
+// The call was never sent, or its session has ended: whoever else waits for it has to know.
+void Client::fail_call(ControlCall& call, const Error& error) {
+  if (!call.done) {
+    call.done = true;
+    call.code = error.code;
+    call.text = error.message();
+  }
+  changed_.notify_all();
+}
+
+Result<void> Client::check_region_number_is_free(std::uint32_t number) {
+  const RegionSlot& slot = regions_.at(number);
+  if (slot.state == RegionState::registered && slot.given_up && attached()) {
+    unregister_unasked(number);  // It could not be taken back before.
+  }
+  const bool usable = slot.state == RegionState::registered || slot.state == RegionState::failed;
+  if (usable && !slot.given_up) {
+    return make_error(Code::bad_argument, "region.region = " + std::to_string(number) +
+                                              ": must be a number that is not in use");
+  }
+  if (slot.state != RegionState::free) {
+    return make_error(Code::busy, "region.region = " + std::to_string(number) +
+                                      ": an earlier call for it is not answered yet");
+  }
+  return {};
+}
+
 Result<void> Client::register_region(const hicache_region* region, std::uint32_t timeout_ms) {
   HC_TRY_VOID(check_bounds("timeout_ms", timeout_ms, kTimeoutBounds));
   const Deadline deadline = deadline_after_ms(timeout_ms);
@@ -68,14 +95,7 @@ Result<void> Client::register_region(const hicache_region* region, std::uint32_t
   HC_TRY(plan);
   const std::uint32_t number = region->region;
   RegionSlot& slot = regions_.at(number);
-  if (slot.state == RegionState::registered) {
-    return make_error(Code::bad_argument, "region.region = " + std::to_string(number) +
-                                              ": must be a number that is not in use");
-  }
-  if (slot.state != RegionState::free) {
-    return make_error(Code::busy, "region.region = " + std::to_string(number) +
-                                      ": an earlier call for it is not answered yet");
-  }
+  HC_TRY_VOID(check_region_number_is_free(number));
   HC_TRY_VOID(check_attached());
   UniqueFd copy(::fcntl(region->fd, F_DUPFD_CLOEXEC, 0));
   if (!copy) {
@@ -121,8 +141,16 @@ Client::CallPtr Client::unregister_call(std::uint32_t region) {
     regions_.at(region) = RegionSlot{};
     return {};
   };
-  // The daemon keeps it, so we do: another unregister may succeed.
-  call->undo = [this, region] { regions_.at(region).state = RegionState::registered; };
+  // The daemon keeps it, so we do: another unregister may succeed. One that its owner has let go
+  // of already, during a reattach, has nothing left to keep.
+  call->undo = [this, region] {
+    RegionSlot& slot = regions_.at(region);
+    if (slot.known != nullptr) {
+      slot.state = RegionState::registered;
+    } else {
+      slot = RegionSlot{};
+    }
+  };
   regions_.at(region).state = RegionState::unregistering;
   return call;
 }
@@ -154,7 +182,7 @@ Result<void> Client::unregister_region(std::uint32_t region, std::uint32_t timeo
     return make_error(Code::busy, "region = " + std::to_string(region) +
                                       ": operations or calls that name it are in flight");
   }
-  if (slot.state == RegionState::registered && !attached()) {
+  if (slot.state == RegionState::failed || (slot.state == RegionState::registered && !attached())) {
     slot = RegionSlot{};  // No daemon knows it, or the one that did touches it no more.
     return {};
   }
@@ -163,7 +191,8 @@ Result<void> Client::unregister_region(std::uint32_t region, std::uint32_t timeo
     call = unregister_call(region);
     if (auto begun = begin_call(lock, unregister_request(region), call, deadline);
         !begun && !call->done) {
-      slot.state = RegionState::registered;
+      call->undo();
+      fail_call(*call, begun.error());  // Others wait for the state.
       return begun.error();
     }
   }
@@ -173,10 +202,14 @@ Result<void> Client::unregister_region(std::uint32_t region, std::uint32_t timeo
                       "the daemon has not let go of the region yet: its memory "
                       "may still be touched");
   }
-  if (slot.state == RegionState::registered && call != nullptr) {
+  if (slot.state != RegionState::registered) {
+    return {};
+  }
+  if (call != nullptr) {
     return make_error(call->code, call->text);
   }
-  return {};
+  return make_error(Code::busy, "region = " + std::to_string(region) +
+                                    ": the daemon has refused to let go of it; call again");
 }
 
 Result<void> Client::space_switch(std::string weight_version, std::uint32_t timeout_ms) {
@@ -202,10 +235,12 @@ Result<void> Client::space_switch(std::string weight_version, std::uint32_t time
   switch_call_ = std::make_shared<ControlCall>();
   const CallPtr call = switch_call_;
   call->apply = [this](ControlMessage& message) { return apply_space_switch(message); };
-  call->undo = [this] { switch_target_.reset(); };
+  // Refused, so the daemon is bound to what it was: if that was unclear before, it still is.
+  call->undo = [this, before] { switch_target_ = before; };
   auto begun = begin_call(lock, std::move(request), call, deadline);
   if (!begun) {
     // Never sent, so nothing can have changed; an earlier switch may still be unconfirmed.
+    fail_call(*call, begun.error());
     switch_call_.reset();
     switch_target_ = before;
     return begun.error();
@@ -228,7 +263,7 @@ Result<void> Client::apply_space_switch(ControlMessage& message) {
     ready_[i].lease = 0;
   }
   leases_.end_all();
-  session_->replace_status_table(std::move(*table));
+  session_->replace_status_table(std::make_shared<const StatusTableReader>(std::move(*table)));
   plan_.space.weight_version = *switch_target_;
   switch_target_.reset();
   return {};
@@ -284,7 +319,6 @@ void Client::handle(ControlMessage& message) {
     return;  // An answer to a message that wants none, for example detach.
   }
   const CallPtr call = found->second;
-  calls_.erase(found);
   call->code = message.status();
   if (call->code == Code::ok) {
     if (auto applied = call->apply(message); !applied) {
@@ -297,6 +331,8 @@ void Client::handle(ControlMessage& message) {
     call->undo();
   }
   call->done = true;
+  // Not earlier: if applying throws, the end of the session still has to answer the call.
+  calls_.erase(found);
   announce();
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 
 #include "client/argument_error.h"
@@ -14,15 +15,14 @@ namespace hc {
 
 namespace {
 
-constexpr std::uint64_t kMsNs = 1'000'000;
-constexpr std::uint64_t kOverdueCheckNs = 10 * kMsNs;
+constexpr std::chrono::milliseconds kOverdueCheck(10);
 
 OpRecord record_of(const RequestEntry& entry) {
   OpRecord record;
   record.verb = static_cast<Verb>(entry.verb);
   record.region = entry.region;
   record.user_data = entry.client_data;
-  record.late_at_ns = monotonic_ns() + (std::uint64_t{entry.deadline_ms} + kLateGraceMs) * kMsNs;
+  record.late_at = deadline_after_ms(std::uint64_t{entry.deadline_ms} + kLateGraceMs);
   return record;
 }
 
@@ -41,9 +41,14 @@ PageRules Client::rules_of(Verb verb, std::uint8_t kind_mask) const {
 Result<std::uint64_t> Client::launch(Session::Submission submission) {
   submission.record = record_of(submission.entry);
   submission.record.page_count = static_cast<std::uint32_t>(submission.pages.size());
+  const Deadline late_at = submission.record.late_at;
   OpName name;
-  switch (session_->submit(submission, name)) {
+  switch (session_->submit(std::move(submission), name)) {
     case Code::ok:
+      if (event_wanted_ && late_at < listening_until_) {
+        listening_until_ = late_at;
+        static_cast<void>(ring_doorbell(nudge_fd_.get()));
+      }
       return op_id_of(name);
     case Code::busy:
       return make_error(Code::busy, std::to_string(kOpSlotsPerSession) +
@@ -63,7 +68,13 @@ Result<std::uint64_t> Client::submit(Verb verb, const hicache_op* op, Pages page
   if (verb == Verb::store || verb == Verb::load) {
     HC_TRY_VOID(check_bounds("op.region", op->region, {0, kRegionsPerSession - 1U}));
     const RegionSlot& slot = regions_.at(op->region);
-    if (slot.state != RegionState::registered) {
+    if (slot.state == RegionState::failed) {
+      return make_error(
+          Code::bad_argument,
+          "op.region = " + std::to_string(op->region) +
+              ": the daemon refused it when the client attached again: " + slot.refusal);
+    }
+    if (slot.state != RegionState::registered || slot.given_up) {
       return make_error(Code::bad_argument, "op.region = " + std::to_string(op->region) +
                                                 ": must be a registered region");
     }
@@ -145,10 +156,10 @@ std::size_t Client::collect(std::span<hicache_completion> out) {
     }
   }
   if (session_ != nullptr) {
-    const std::uint64_t now_ns = monotonic_ns();
-    if (now_ns - overdue_checked_ns_ >= kOverdueCheckNs) {
-      overdue_checked_ns_ = now_ns;
-      session_->report_overdue(now_ns, ready_);
+    const Deadline now = std::chrono::steady_clock::now();
+    if (now - overdue_checked_ >= kOverdueCheck) {
+      overdue_checked_ = now;
+      session_->report_overdue(now, ready_);
     }
   }
   const std::size_t count = std::min(out.size(), ready_.size() - ready_head_);
@@ -196,20 +207,29 @@ Result<std::size_t> Client::wait(std::span<hicache_completion> out, std::uint32_
       changed_.wait_for(lock, std::chrono::milliseconds(left_ms));
       continue;
     }
-    // The copy keeps the word mapped while this thread sleeps on it.
-    const std::shared_ptr<Session> session = session_;
-    ++waiters_;
-    session->say_waiting(wait_flags());
-    const std::uint32_t seen = session->wake_word();
-    if (!session->has_news()) {
-      lock.unlock();
-      static_cast<void>(wait_on(session->wake_word_place(), seen,
-                                static_cast<std::int64_t>(left_ms) * std::int64_t{kMsNs}));
-      lock.lock();
+    if (!sleep_until_news(lock, left_ms)) {
+      const auto slice_ms = std::min(left_ms, static_cast<int>(kNoFutexSliceMs));
+      changed_.wait_for(lock, std::chrono::milliseconds(slice_ms));
     }
-    --waiters_;
-    session->say_waiting(wait_flags());
   }
+}
+
+// False, at once, where the kernel refuses to wait on the wake word (a seccomp filter may).
+bool Client::sleep_until_news(Lock& lock, int slice_ms) {
+  const std::chrono::nanoseconds slice = std::chrono::milliseconds(slice_ms);
+  // The copy keeps the word mapped while this thread sleeps on it.
+  const std::shared_ptr<Session> session = session_;
+  Code woken = Code::ok;
+  ++waiters_;
+  const std::uint32_t seen = session->begin_wait(wait_flags());
+  if (!session->has_news()) {
+    lock.unlock();
+    woken = wait_on(session->wake_word(), seen, slice.count());
+    lock.lock();
+  }
+  --waiters_;
+  session->end_wait(wait_flags());
+  return woken != Code::io_error;
 }
 
 }  // namespace hc

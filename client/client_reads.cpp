@@ -17,30 +17,56 @@ constexpr std::size_t kLookBatch = 64;
 // A view's token is attachment << kTokenIndexBits | index of the generation word.
 constexpr int kTokenIndexBits = 38;
 
-}  // namespace
+struct PageQuestion {
+  const PartSelector& parts;
+  std::span<const hicache_page> pages;
+  OwnedParts owned;
+};
 
-Result<void> Client::exists_prefix(Pages pages, OwnedParts owned, hicache_prefix& out) {
-  const Lock lock(mutex_);
-  HC_TRY_VOID(check_pages(rules_of(Verb::none, 0), pages.data, pages.count));
-  HC_TRY_VOID(check_data(true));
-  scan_.clear();
+void scan_pages(const StatusTableReader& table, const PageQuestion& question, PrefixScan& scan) {
   std::array<PageHash, kLookBatch> hashes;
   std::array<PageStatus, kLookBatch> found;
   bool more = true;
-  for (std::size_t at = 0; at < pages.count && more; at += kLookBatch) {
-    const std::size_t count = std::min(kLookBatch, pages.count - at);
-    for (std::size_t i = 0; i < count; ++i) {
-      const hicache_page& page = pages.data[at + i];
-      const auto hash = page_hash_from_key({page.key, page.key_bytes});
+  for (std::size_t at = 0; at < question.pages.size() && more; at += kLookBatch) {
+    const auto batch = question.pages.subspan(at, std::min(kLookBatch, question.pages.size() - at));
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const auto hash = page_hash_from_key({batch[i].key, batch[i].key_bytes});
       HC_CHECK(hash.has_value());
       hashes[i] = *hash;
     }
-    session_->status_table().lookup_many({hashes.data(), count}, {found.data(), count});
-    for (std::size_t i = 0; i < count && more; ++i) {
-      more = scan_.add(parts_.bits_of(found[i], pages.data[at + i].owner, owned));
+    table.lookup_many({hashes.data(), batch.size()}, {found.data(), batch.size()});
+    for (std::size_t i = 0; i < batch.size() && more; ++i) {
+      more = scan.add(question.parts.bits_of(found[i], batch[i].owner, question.owned));
     }
   }
-  const PrefixAnswer answer = scan_.answer();
+}
+
+}  // namespace
+
+Result<void> Client::exists_prefix(Pages pages, OwnedParts owned, hicache_prefix& out) {
+  // Neither the judging nor the lookups hold the mutex: millions of pages would hold up every other
+  // call, and they need nothing that changes. Of the space only the weight version ever does.
+  HC_TRY_VOID(check_pages(rules_of(Verb::none, 0), pages.data, pages.count));
+  std::shared_ptr<const StatusTableReader> table;
+  std::unique_ptr<PrefixScan> scan;
+  {
+    const Lock lock(mutex_);
+    HC_TRY_VOID(check_data(true));
+    table = session_->status_table();
+    scan = std::move(spare_scan_);
+  }
+  if (scan == nullptr) {
+    scan = std::make_unique<PrefixScan>(plan_.space);
+  }
+  scan->clear();
+  scan_pages(*table, PageQuestion{parts_, {pages.data, pages.count}, owned}, *scan);
+  const PrefixAnswer answer = scan->answer();
+  const Lock lock(mutex_);
+  spare_scan_ = std::move(scan);
+  HC_TRY_VOID(check_data(true));
+  if (session_->status_table() != table) {
+    return make_error(Code::busy, "the space was switched, or attached again, meanwhile");
+  }
   out.usable_pages = answer.usable;
   out.resident_pages = answer.resident;
   out.durable_pages = answer.durable;

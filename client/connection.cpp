@@ -95,6 +95,11 @@ Result<void> Connection::send(MessageType type, std::uint64_t request_id,
   return send_message(fd_.get(), message, fds, SocketWait::none);
 }
 
+void Connection::end_sending() {
+  // Fails only where the daemon has closed its end: then there is nobody to tell.
+  static_cast<void>(::shutdown(fd_.get(), SHUT_WR));
+}
+
 Result<ControlMessage> Connection::take() {
   auto received = receive_message(fd_.get(), buffer_, SocketWait::none);
   HC_TRY(received);
@@ -108,9 +113,10 @@ Result<ControlMessage> Connection::take() {
   return message;
 }
 
-Result<ControlMessage> Connection::receive(Deadline deadline, int stop_fd) {
+Result<ControlMessage> Connection::receive(Deadline deadline, WakeFds wake) {
   while (true) {
-    std::array<pollfd, 2> ready{{{fd_.get(), POLLIN, 0}, {stop_fd, POLLIN, 0}}};
+    std::array<pollfd, 3> ready{
+        {{fd_.get(), POLLIN, 0}, {wake.stop, POLLIN, 0}, {wake.nudge, POLLIN, 0}}};
     const int count = ::poll(ready.data(), ready.size(), poll_timeout_ms(deadline));
     if (count < 0 && errno != EINTR) {
       return make_error(Code::io_error, "wait for the daemon", errno);
@@ -124,7 +130,8 @@ Result<ControlMessage> Connection::receive(Deadline deadline, int stop_fd) {
         return message;
       }
     }
-    if (std::chrono::steady_clock::now() >= deadline) {
+    const bool nudged = count > 0 && ready[2].revents != 0;
+    if (nudged || std::chrono::steady_clock::now() >= deadline) {
       return make_error(Code::timed_out, "the daemon has not answered in time");
     }
   }

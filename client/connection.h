@@ -25,6 +25,12 @@ Deadline deadline_after_ms(std::uint64_t timeout_ms);
 // What is left for poll(2), rounded up; 0 when it has passed.
 int poll_timeout_ms(Deadline deadline);
 
+// Descriptors that end a wait for the daemon when they turn readable; -1: none.
+struct WakeFds {
+  int stop = -1;   // the client is being closed
+  int nudge = -1;  // the receiver has to look at its deadlines again
+};
+
 struct ControlMessage {
   MessageHeader header{};
   std::vector<std::uint8_t> body;
@@ -49,8 +55,16 @@ class Connection {
   Result<void> send(MessageType type, std::uint64_t request_id, std::span<const std::uint8_t> body,
                     std::span<const int> fds);
 
-  // The next message, waiting until `deadline` or until `stop_fd` turns readable (cancelled).
-  Result<ControlMessage> receive(Deadline deadline, int stop_fd);
+  // Nothing more is sent: the daemon meets the end of the socket behind what was sent before, also
+  // when the last message did not fit. Receiving goes on. Allocates nothing.
+  void end_sending();
+
+  // The next message, waiting until `deadline` or a nudge (timed_out) or the stop (cancelled).
+  // disconnected: the daemon has closed its end.
+  Result<ControlMessage> receive(Deadline deadline, WakeFds wake);
+  Result<ControlMessage> receive(Deadline deadline, int stop_fd) {
+    return receive(deadline, WakeFds{stop_fd, -1});
+  }
 
   int fd() const { return fd_.get(); }
 

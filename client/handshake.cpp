@@ -74,20 +74,29 @@ std::vector<std::uint8_t> encode_attach(const OpenPlan& plan) {
   return body;
 }
 
-// The reply to `request_id`; what the daemon says unasked meanwhile is not for an attempt.
-Result<ControlMessage> await_reply(Connection& connection, const AttachPlan& plan,
-                                   std::uint64_t request_id) {
+// The reply to `request_id`, whatever it says; what the daemon says unasked meanwhile is not for
+// an attempt.
+Result<ControlMessage> await_answer(Connection& connection, const AttachPlan& plan,
+                                    std::uint64_t request_id) {
   while (true) {
     auto message = connection.receive(plan.deadline, plan.stop_fd);
     HC_TRY(message);
     const bool unasked = message->is(MessageType::notice) || message->is(MessageType::wake);
     if (!unasked && message->header.request_id == request_id) {
-      if (message->status() != Code::ok) {
-        return make_error(message->status(), message->text());
-      }
       return message;
     }
   }
+}
+
+// The same, where another status than ok ends the attempt.
+Result<ControlMessage> await_reply(Connection& connection, const AttachPlan& plan,
+                                   std::uint64_t request_id) {
+  auto message = await_answer(connection, plan, request_id);
+  HC_TRY(message);
+  if (message->status() != Code::ok) {
+    return make_error(message->status(), message->text());
+  }
+  return message;
 }
 
 Result<void> judge_reply(const AttachReply& reply, const OpenPlan& plan) {
@@ -133,19 +142,30 @@ Result<void> receive_arenas(Connection& connection, const AttachPlan& plan, std:
   return {};
 }
 
-// Regions keep their numbers, so an engine does not notice.
-Result<void> register_again(Connection& connection, const AttachPlan& plan) {
+// The daemon asks to come again; any other refusal would be the same the next time.
+constexpr bool is_for_now(Code code) {
+  return code == Code::busy || code == Code::retry || code == Code::not_ready;
+}
+
+// Regions keep their numbers, so an engine does not notice. One that is not accepted any more must
+// keep neither the other regions nor the client from the daemon: it goes into `refused`.
+Result<void> register_again(Connection& connection, const AttachPlan& plan,
+                            std::map<std::uint32_t, std::string>& refused) {
   std::uint64_t request_id = kFirstRegionRequestId;
   for (const auto& region : plan.regions) {
+    const std::uint32_t number = region->plan.request.region;
     const int fd = region->fd.get();
     HC_TRY_VOID(
         connection.send(MessageType::register_region, request_id, region->plan.encode(), {&fd, 1}));
-    auto reply = await_reply(connection, plan, request_id);
-    if (!reply) {
-      // A region that is not accepted any more must not end the client: the attempt is repeated.
-      const Code code = attach_is_final(reply.error().code) ? Code::busy : reply.error().code;
-      return make_error(code, "register region " + std::to_string(region->plan.request.region) +
-                                  " again: " + reply.error().message());
+    auto answer = await_answer(connection, plan, request_id);
+    HC_TRY(answer);
+    const Code code = answer->status();
+    if (is_for_now(code)) {
+      return make_error(Code::busy, "register region " + std::to_string(number) +
+                                        " again: " + make_error(code, answer->text()).message());
+    }
+    if (code != Code::ok) {
+      refused.emplace(number, make_error(code, answer->text()).message());
     }
     ++request_id;
   }
@@ -175,7 +195,7 @@ Result<void> add_arenas(ControlMessage& message, ArenaView& arenas) {
   return {};
 }
 
-Result<std::shared_ptr<Session>> attach(const AttachPlan& plan) {
+Result<Attached> attach(const AttachPlan& plan) {
   auto connection = Connection::connect(plan.open.socket_path);
   HC_TRY(connection);
   auto client_file = make_client_file();
@@ -203,15 +223,17 @@ Result<std::shared_ptr<Session>> attach(const AttachPlan& plan) {
   HC_TRY(generations);
   auto arenas = std::make_shared<ArenaView>(plan.open.space, reply.generation_count);
   HC_TRY_VOID(receive_arenas(*connection, plan, reply.arena_count, *arenas));
-  HC_TRY_VOID(register_again(*connection, plan));
-  auto session = std::make_shared<Session>(SessionParts{
+  Attached attached;
+  HC_TRY_VOID(register_again(*connection, plan, attached.refused_regions));
+  attached.session = std::make_shared<Session>(SessionParts{
       std::move(*connection), reply, std::move(client_file->region), std::move(*server_file),
-      std::move(message->fds[kDoorbell]), std::move(message->fds[kDaemonPidfd]), std::move(*table),
-      std::move(*generations), std::move(arenas), plan.attachment,
+      std::move(message->fds[kDoorbell]), std::move(message->fds[kDaemonPidfd]),
+      std::make_shared<const StatusTableReader>(std::move(*table)), std::move(*generations),
+      std::move(arenas), plan.attachment,
       static_cast<std::uint32_t>(plan.open.space.kinds.size())});
-  while (session->next_request_id() < kFirstRegionRequestId + plan.regions.size()) {
+  while (attached.session->next_request_id() < kFirstRegionRequestId + plan.regions.size()) {
   }
-  return session;
+  return attached;
 }
 
 }  // namespace hc

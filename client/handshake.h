@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,7 +27,13 @@ struct AttachPlan {
   int stop_fd = -1;
 };
 
-Result<std::shared_ptr<Session>> attach(const AttachPlan& plan);
+struct Attached {
+  std::shared_ptr<Session> session;
+  // Regions of the plan that the daemon will not have, by number, with its line.
+  std::map<std::uint32_t, std::string> refused_regions;
+};
+
+Result<Attached> attach(const AttachPlan& plan);
 
 // Judges the descriptor of a status table from the daemon.
 Result<StatusTableReader> open_status_table(ControlMessage& message, std::size_t fd_index,

@@ -114,8 +114,8 @@ typedef struct hicache_options {
   uint16_t context_rank;
   uint16_t shards_on_node;   /* shards that live on this node; 0: all */
   uint32_t attach_timeout_ms;/* bound of hicache_open; 1..600000 */
-  uint64_t incarnation;      /* 0: chosen by the library (start time); newer supersedes older */
-  uint64_t quota_bytes;      /* guaranteed L2 quota; 0: none */
+  uint64_t incarnation;      /* 0: chosen by the library (start time); equal or newer supersedes */
+  uint64_t quota_bytes;      /* guaranteed L2 quota; this version keeps none: must be 0 */
   uint32_t flags;            /* HICACHE_OPEN_* */
   uint32_t reserved;         /* 0 */
 } hicache_options;
@@ -223,8 +223,8 @@ typedef struct hicache_op {
   uint32_t deadline_ms;      /* 1..600000, from submission */
   uint32_t flags;            /* HICACHE_STORE_*, HICACHE_LOAD_* */
   uint8_t ack;               /* store: the terminal ack, RESIDENT (default, 0), WRITTEN, DURABLE */
-  uint8_t hint;              /* HICACHE_HINT_* */
-  uint8_t priority;          /* 0 is ordinary */
+  uint8_t hint;              /* HICACHE_HINT_*; this version's eviction does not use it */
+  uint8_t priority;          /* 0 is ordinary; likewise */
   uint8_t kind_mask;         /* bit k: kind k takes part; 0: every kind */
   uint32_t region;           /* store, load */
   uint64_t user_data;        /* returned in the completions */
@@ -269,6 +269,8 @@ HICACHE_API hicache_code hicache_flush(hicache_client* client, const hicache_op*
 HICACHE_API hicache_code hicache_cancel(hicache_client* client, const hicache_op* op,
                                         uint64_t target_op_id, uint64_t* op_id);
 
+/* A completion with HICACHE_ACK_LATE carries HICACHE_TIMED_OUT and is not terminal, whether the
+ * daemon or the library reports it. */
 typedef struct hicache_completion {
   uint64_t op_id;
   uint64_t user_data;

@@ -9,6 +9,7 @@
 #include "proto/check.h"
 #include "proto/limits.h"
 #include "proto/page_hash.h"
+#include "proto/request_rules.h"
 #include "proto/ring_layout.h"
 
 namespace hc {
@@ -16,24 +17,6 @@ namespace hc {
 namespace {
 
 constexpr std::uint8_t kHintsKnown = kHintMayContinue | kHintOneShot;
-
-std::uint8_t flags_of(Verb verb) {
-  switch (verb) {
-    case Verb::store:
-      return kFlagKeepLease | kFlagEveryAck;
-    case Verb::load:
-      return kFlagMaxPrefix;
-    case Verb::none:
-    case Verb::reload:
-    case Verb::pin:
-    case Verb::release:
-    case Verb::free_object:
-    case Verb::flush:
-    case Verb::cancel:
-      return 0;
-  }
-  return 0;
-}
 
 const char* verb_name(Verb verb) {
   switch (verb) {
@@ -91,19 +74,6 @@ Result<void> check_page(const PageRules& rules, const hicache_page& page, std::s
     return check_given(page_field(index, "metadata").c_str(), page.metadata);
   }
   return {};
-}
-
-// Payload bytes of one page that this rank's shard takes part in.
-std::uint64_t page_bytes(const PageRules& rules, std::uint16_t owner) {
-  const std::uint8_t mask = effective_kinds(rules.kind_mask, rules.space);
-  std::uint64_t bytes = 0;
-  for (std::size_t kind = 0; kind < rules.space.kinds.size(); ++kind) {
-    const bool mine = rules.space.kinds[kind].placement != Placement::owned || owner == rules.shard;
-    if (mine && ((mask >> kind) & 1U) != 0) {
-      bytes += rules.space.kinds[kind].payload_bytes;
-    }
-  }
-  return bytes;
 }
 
 }  // namespace
@@ -166,7 +136,9 @@ Result<void> check_pages(const PageRules& rules, const hicache_page* pages, std:
   for (std::size_t i = 0; i < count; ++i) {
     HC_TRY_VOID(check_page(rules, pages[i], i));
     metadata_bytes += pages[i].metadata_bytes;
-    payload_bytes += exists ? 0 : page_bytes(rules, pages[i].owner);
+    payload_bytes += exists ? 0
+                            : page_payload_bytes(rules.space, rules.kind_mask, pages[i].owner,
+                                                 rules.shard);
   }
   if (rules.verb == Verb::store && metadata_bytes > kMetadataAreaBytes) {
     return out_of_range("metadata_bytes of all pages", metadata_bytes, {0, kMetadataAreaBytes});

@@ -55,6 +55,16 @@ std::uint32_t OpTable::in_flight_of_region(std::uint32_t region) const {
   return count;
 }
 
+std::optional<std::chrono::steady_clock::time_point> OpTable::next_late() const {
+  std::optional<std::chrono::steady_clock::time_point> next;
+  for (const Slot& slot : slots_) {
+    if (slot.taken && !slot.record.late && (!next || slot.record.late_at < *next)) {
+      next = slot.record.late_at;
+    }
+  }
+  return next;
+}
+
 std::vector<OpName> OpTable::all() const {
   std::vector<OpName> names;
   for (std::uint16_t number = 0; number < kOpSlotsPerSession; ++number) {

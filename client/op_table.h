@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -39,9 +40,9 @@ struct OpRecord {
   std::uint32_t region = 0;  // store and load only
   std::uint32_t page_count = 0;
   std::uint64_t user_data = 0;
-  std::uint64_t late_at_ns = 0;  // when the client itself gives up waiting for an answer
-  bool late = false;             // a `late` completion has been handed out
-  std::uint64_t lease = 0;       // handle of the lease that this operation granted
+  std::chrono::steady_clock::time_point late_at;  // when the client itself says that it is late
+  bool late = false;                              // a `late` completion has been handed out
+  std::uint64_t lease = 0;                        // handle of the lease that this operation granted
 
   // Until its terminal completion the memory of the region belongs to the operation.
   bool names_memory() const { return verb == Verb::store || verb == Verb::load; }
@@ -59,6 +60,8 @@ class OpTable {
 
   std::uint32_t in_flight() const { return in_flight_; }
   std::uint32_t in_flight_of_region(std::uint32_t region) const;
+  // When the next operation becomes late; nothing once each of them is, or none is in flight.
+  std::optional<std::chrono::steady_clock::time_point> next_late() const;
   // In the order of the slots.
   std::vector<OpName> all() const;
   std::uint32_t attachment() const { return attachment_; }

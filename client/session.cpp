@@ -10,7 +10,6 @@
 #include <array>
 #include <climits>
 #include <cstring>
-#include <ctime>
 #include <utility>
 
 #include "shm/doorbell.h"
@@ -46,13 +45,6 @@ std::span<std::uint8_t> part_of(Region& file, std::uint64_t offset, std::uint64_
 
 }  // namespace
 
-std::uint64_t monotonic_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000ULL +
-         static_cast<std::uint64_t>(now.tv_nsec);
-}
-
 Session::Session(SessionParts parts)
     : parts_(std::move(parts)),
       client_(parts_.client_file.writable_at<ClientHeader>(0)),
@@ -79,6 +71,12 @@ SessionState Session::state() const {
 
 Code Session::end_code() const {
   return code_for_engine(load_acquire(server_->end_code));
+}
+
+void Session::detach() {
+  closed_ = true;
+  static_cast<void>(parts_.connection.send(MessageType::detach, next_request_id(), {}, {}));
+  parts_.connection.end_sending();
 }
 
 Code Session::submit(Submission submission, OpName& name) {
@@ -187,13 +185,14 @@ void Session::add_late(const OpName& name, OpRecord& record, std::vector<hicache
   }
 }
 
-void Session::report_overdue(std::uint64_t now_ns, std::vector<hicache_completion>& out) {
-  if (ops_.in_flight() == 0) {
+void Session::report_overdue(Deadline now, std::vector<hicache_completion>& out) {
+  const auto next = ops_.next_late();
+  if (!next || now < *next) {
     return;
   }
   for (const OpName& name : ops_.all()) {
     OpRecord& record = *ops_.find(name);
-    if (now_ns >= record.late_at_ns) {
+    if (now >= record.late_at) {
       add_late(name, record, out);
     }
   }
@@ -221,9 +220,12 @@ void Session::abandon(bool memory_too, std::vector<hicache_completion>& out) {
   }
 }
 
-void Session::say_waiting(std::uint32_t wait_flags) {
-  store_relaxed(client_->client_waiting, wait_flags);
-  full_fence();
+std::uint32_t Session::begin_wait(std::uint32_t wait_flags) {
+  return hc::begin_wait(client_->client_waiting, wait_flags, server_->wake_word);
+}
+
+void Session::end_wait(std::uint32_t remaining_flags) {
+  hc::end_wait(client_->client_waiting, remaining_flags);
 }
 
 void Session::wake_own_waiters() const {

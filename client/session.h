@@ -37,7 +37,8 @@ struct SessionParts {
   Region server_file;
   UniqueFd doorbell;
   UniqueFd daemon_pidfd;
-  StatusTableReader status_table;
+  // Shared with lookups that run without the client's mutex; a space switch replaces it.
+  std::shared_ptr<const StatusTableReader> status_table;
   GenerationsReader generations;
   std::shared_ptr<ArenaView> arenas;
   std::uint32_t attachment = 0;
@@ -52,12 +53,16 @@ class Session {
   std::uint32_t attachment() const { return parts_.attachment; }
   Connection& connection() { return parts_.connection; }
   int daemon_pidfd() const { return parts_.daemon_pidfd.get(); }
-  const StatusTableReader& status_table() const { return parts_.status_table; }
+  const std::shared_ptr<const StatusTableReader>& status_table() const {
+    return parts_.status_table;
+  }
   const GenerationsReader& generations() const { return parts_.generations; }
   const std::shared_ptr<ArenaView>& arenas() const { return parts_.arenas; }
   OpTable& ops() { return ops_; }
   std::uint64_t next_request_id() { return ++request_id_; }
-  void replace_status_table(StatusTableReader table) { parts_.status_table = std::move(table); }
+  void replace_status_table(std::shared_ptr<const StatusTableReader> table) {
+    parts_.status_table = std::move(table);
+  }
 
   // As the daemon's own word says; a value that it never writes reads as ended.
   SessionState state() const;
@@ -66,6 +71,9 @@ class Session {
   // True once nothing new may be submitted: the socket is closed or the protocol is broken.
   bool closed() const { return closed_; }
   void close() { closed_ = true; }
+  // Closes, and tells the daemon: it quiesces and then closes the socket. If it can't take the
+  // message now, it sees the end of the socket instead.
+  void detach();
 
   struct Submission {
     RequestEntry entry{};
@@ -84,16 +92,16 @@ class Session {
 
   // Operations whose deadline has passed without any answer, so that a daemon that hangs does
   // not hide it: each is reported late once.
-  void report_overdue(std::uint64_t now_ns, std::vector<hicache_completion>& out);
+  void report_overdue(Deadline now, std::vector<hicache_completion>& out);
   // Ends operations without the daemon. `memory_too` only when it can't touch memory any more.
   void abandon(bool memory_too, std::vector<hicache_completion>& out);
   // Reports every operation that names memory as late, once.
   void report_all_late(std::vector<hicache_completion>& out);
 
-  // The client's side of the completion doorbell; see shm/doorbell.h.
-  void say_waiting(std::uint32_t wait_flags);
-  std::uint32_t wake_word() const { return load_acquire(server_->wake_word); }
-  const std::uint32_t& wake_word_place() const { return server_->wake_word; }
+  // The client's side of the completion doorbell; see begin_wait in shm/doorbell.h.
+  std::uint32_t begin_wait(std::uint32_t wait_flags);
+  void end_wait(std::uint32_t remaining_flags);
+  const std::uint32_t& wake_word() const { return server_->wake_word; }
   // Ends the futex waits of this process's own threads.
   void wake_own_waiters() const;
 
@@ -113,7 +121,5 @@ class Session {
   std::uint64_t request_id_ = 0;
   bool closed_ = false;
 };
-
-std::uint64_t monotonic_ns();
 
 }  // namespace hc

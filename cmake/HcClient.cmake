@@ -1,36 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 # HcClient: the client library, once static for our own programs and tests, once shared to install.
 #
-# hc_client          what our own targets link: hicache_static, or nothing while client/ is empty
-# hicache_static     all of client/ but the command line tool and the Python binding
+# hc_client          what our own targets link: hicache_static
+# hicache_static     all of client/ but the command line tool
 # hicache            libhicache.so; exports hicache_* and hc_*, hides everything else
 
-set(hc_client_rooms client client/reload client/agree client/gpu)
-set(hc_client_patterns ${hc_client_rooms})
-list(TRANSFORM hc_client_patterns PREPEND ${CMAKE_SOURCE_DIR}/)
-set(hc_client_headers_patterns ${hc_client_patterns})
-list(TRANSFORM hc_client_patterns APPEND /*.cpp)
-list(TRANSFORM hc_client_headers_patterns APPEND /*.h)
-hc_glob(hc_client_sources ${hc_client_patterns})
-hc_glob(hc_client_headers ${hc_client_headers_patterns})
-
-add_library(hc_client INTERFACE)
-if(NOT hc_client_sources)
-  target_link_libraries(hc_client INTERFACE hc_flags hc_shm)
-  return()
-endif()
+hc_glob(hc_client_sources ${CMAKE_SOURCE_DIR}/client/*.cpp)
+hc_glob(hc_client_headers ${CMAKE_SOURCE_DIR}/client/*.h)
 
 add_library(hc_client_objects OBJECT ${hc_client_sources})
 hc_precompile(hc_client_objects)
 target_link_libraries(hc_client_objects PUBLIC hc_flags hc_shm hc_proto Threads::Threads)
-if(hc_client_headers)
-  target_sources(hc_client_objects PUBLIC FILE_SET HEADERS
-                 BASE_DIRS ${CMAKE_SOURCE_DIR} FILES ${hc_client_headers})
-endif()
+target_sources(hc_client_objects PUBLIC FILE_SET HEADERS
+               BASE_DIRS ${CMAKE_SOURCE_DIR} FILES ${hc_client_headers})
 
 add_library(hicache_static STATIC $<TARGET_OBJECTS:hc_client_objects>)
 target_link_libraries(hicache_static PUBLIC hc_flags hc_shm hc_proto Threads::Threads)
-target_link_libraries(hc_client INTERFACE hicache_static)
+add_library(hc_client ALIAS hicache_static)
 
 add_library(hicache SHARED $<TARGET_OBJECTS:hc_client_objects>)
 target_link_libraries(hicache PRIVATE hc_flags hc_shm hc_proto Threads::Threads)

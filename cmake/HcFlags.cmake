@@ -48,8 +48,7 @@ target_compile_options(hc_flags INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overflow>
   -fstack-protector-strong
-  ${hc_optimisation}
-  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wthread-safety>)
+  ${hc_optimisation})
 target_link_options(hc_flags INTERFACE -Wl,-z,relro -Wl,-z,now)
 
 find_program(HC_CCACHE ccache)

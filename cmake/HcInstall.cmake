@@ -1,26 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
 # HcInstall: what `cmake --install` puts where, apart from the programs (hc_program installs those).
+#
+# Every destination is relative to the prefix, which may be given as late as at the installation.
+# So nothing goes to /etc: the configuration is an example among the documents, and an installation
+# never overwrites the one that an operator has edited.
 
-if(TARGET hicache)
-  hc_glob(hc_public_headers ${CMAKE_SOURCE_DIR}/client/hicache.h
-                            ${CMAKE_SOURCE_DIR}/client/hicache.hpp)
-  install(FILES ${hc_public_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-  install(TARGETS hicache EXPORT hicache LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(EXPORT hicache FILE hicache-config.cmake NAMESPACE hicache::
-          DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hicache)
-  configure_file(cmake/hicache.pc.in hicache.pc @ONLY)
-  install(FILES ${CMAKE_BINARY_DIR}/hicache.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-endif()
+# --- the client library ---------------------------------------------------------------------------
+install(FILES client/hicache.h client/hicache.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS hicache EXPORT hicache LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(EXPORT hicache FILE hicache-config.cmake NAMESPACE hicache::
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hicache)
 
-hc_glob(hc_units ${CMAKE_SOURCE_DIR}/systemd/*.service ${CMAKE_SOURCE_DIR}/systemd/*.socket)
-install(FILES ${hc_units} DESTINATION lib/systemd/system)
-
-hc_glob(hc_configs ${CMAKE_SOURCE_DIR}/configs/*.toml)
-install(FILES ${hc_configs} DESTINATION ${CMAKE_INSTALL_SYSCONFDIR}/hicached)
-
-foreach(section 1 3 5 8)
-  hc_glob(hc_pages ${CMAKE_SOURCE_DIR}/docs/man/*.${section})
-  install(FILES ${hc_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
+# hicache.pc finds the prefix from where it lies itself.
+foreach(folder CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
+  if(IS_ABSOLUTE ${${folder}})
+    message(FATAL_ERROR "${folder} must be relative to the prefix: hicache.pc is relocatable")
+  endif()
 endforeach()
+file(RELATIVE_PATH hc_pc_to_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+string(REGEX REPLACE "/$" "" hc_pc_to_prefix ${hc_pc_to_prefix})
+configure_file(cmake/hicache.pc.in hicache.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/hicache.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# --- systemd (systemd/README.md) ------------------------------------------------------------------
+install(FILES systemd/hicached.service DESTINATION lib/systemd/system)
+install(FILES systemd/hicached.sysusers.conf DESTINATION lib/sysusers.d RENAME hicached.conf)
+install(FILES systemd/hicached.tmpfiles.conf DESTINATION lib/tmpfiles.d RENAME hicached.conf)
+
+# --- documents, in the folders of the tree, so that their links hold ------------------------------
+hc_glob(hc_documents RELATIVE ${CMAKE_SOURCE_DIR}
+        ${CMAKE_SOURCE_DIR}/docs/*.md ${CMAKE_SOURCE_DIR}/examples/*.c
+        ${CMAKE_SOURCE_DIR}/examples/*.md ${CMAKE_SOURCE_DIR}/configs/*)
+foreach(document README.md CHANGELOG.md LICENSE proto/README.md ${hc_documents})
+  get_filename_component(folder ${document} DIRECTORY)
+  install(FILES ${document} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
+endforeach()

@@ -17,14 +17,15 @@ function(hc_target_names out)
   set(${out} ${names} PARENT_SCOPE)
 endfunction()
 
-# hc_glob(OUT PATTERN...) lists files and asks the build to look again before each run.
+# hc_glob(OUT [RELATIVE folder] PATTERN...) lists files and asks the build to look again before
+# each run.
 macro(hc_glob out)
   file(GLOB ${out} CONFIGURE_DEPENDS ${ARGN})
 endmacro()
 
 # hc_room(FOLDER [ROOMS folder...] [LIBRARIES target...] [PRECOMPILE header...]): the static
-# library hc_<folder> of all FOLDER/*.cpp but main.cpp. Without sources it is an interface library,
-# so others can link it. PRECOMPILE: headers most files include, besides the standard ones.
+# library hc_<folder> of all FOLDER/*.cpp but main.cpp. PRECOMPILE: headers most files include,
+# besides the standard ones.
 function(hc_room folder)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "ROOMS;LIBRARIES;PRECOMPILE")
   hc_target_name(target ${folder})
@@ -32,33 +33,19 @@ function(hc_room folder)
   hc_glob(sources ${CMAKE_SOURCE_DIR}/${folder}/*.cpp)
   hc_glob(headers ${CMAKE_SOURCE_DIR}/${folder}/*.h)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
-  if(sources)
-    add_library(${target} STATIC ${sources})
-    hc_precompile(${target} ${arg_PRECOMPILE})
-    set(scope PUBLIC)
-    set(inside PRIVATE)
-  else()
-    add_library(${target} INTERFACE)
-    set(scope INTERFACE)
-    set(inside INTERFACE)
-  endif()
+  add_library(${target} STATIC ${sources})
+  hc_precompile(${target} ${arg_PRECOMPILE})
   # A room wraps its outside libraries: who links the room compiles without their flags.
-  target_link_libraries(${target} ${scope} hc_flags ${rooms} ${inside} ${arg_LIBRARIES})
-  if(headers)
-    target_sources(${target} ${scope} FILE_SET HEADERS
-                   BASE_DIRS ${CMAKE_SOURCE_DIR} FILES ${headers})
-  endif()
+  target_link_libraries(${target} PUBLIC hc_flags ${rooms} PRIVATE ${arg_LIBRARIES})
+  target_sources(${target} PUBLIC FILE_SET HEADERS
+                 BASE_DIRS ${CMAKE_SOURCE_DIR} FILES ${headers})
 endfunction()
 
-# hc_program(NAME MAIN [ROOMS folder...] [LIBRARIES target...]): only if MAIN exists.
+# hc_program(NAME MAIN [ROOMS folder...] [LIBRARIES target...])
 function(hc_program name main)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "ROOMS;LIBRARIES")
-  hc_glob(found ${CMAKE_SOURCE_DIR}/${main})
-  if(NOT found)
-    return()
-  endif()
   hc_target_names(rooms ${arg_ROOMS})
-  add_executable(${name} ${found})
+  add_executable(${name} ${main})
   # A main is the command line's parser, half a minute to compile if sanitized and optimised.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Sanitize>:-O0>)
   target_link_libraries(${name} PRIVATE hc_flags ${rooms} ${arg_LIBRARIES})

@@ -2,27 +2,20 @@
 // daemon: wiring.
 #include "daemon/daemon.h"
 
-#include <sys/random.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 
 #include "daemon/log/log.h"
-#include "proto/check.h"
+#include "daemon/process_setup.h"
 #include "proto/versions.h"
 
 namespace hc {
 
 namespace {
 
-Uuid random_uuid() {
-  Uuid uuid{};
-  HC_CHECK(::getrandom(uuid.data(), uuid.size(), 0) == static_cast<ssize_t>(uuid.size()));
-  return uuid;
-}
+constexpr std::int64_t kStillAliveMs = 1000;
 
 }  // namespace
 
@@ -37,7 +30,18 @@ Daemon::~Daemon() {
   sessions_.reset();
 }
 
-EngineOptions Daemon::engine_options() const {
+// Allocating a large pool takes longer than the manager waits for a sign of life.
+void Daemon::still_alive() {
+  const Instant now = clock_.now();
+  if (now - still_alive_at_ < kStillAliveMs * kNsPerMs) {
+    return;  // the manager's socket holds few messages
+  }
+  still_alive_at_ = now;
+  notifier_.watchdog();
+  notifier_.extend_timeout(10 * kStillAliveMs * 1000);
+}
+
+EngineOptions Daemon::engine_options() {
   EngineOptions options;
   options.commit_interval_ms = config_.commit_interval_ms;
   options.commit_parts = config_.commit_pages;
@@ -46,7 +50,9 @@ EngineOptions Daemon::engine_options() const {
   options.spaces.l2_bytes = config_.l2_bytes;
   options.spaces.l3_bytes = config_.l3_bytes;
   options.spaces.reserve_slots = config_.reserve_slots;
+  options.spaces.status_key = random_word();
   options.spaces.arenas.try_huge_pages = config_.huge_pages;
+  options.spaces.arenas.on_progress = [this] { still_alive(); };
   options.spaces.arenas.arena_bytes =
       config_.arena_bytes != 0 ? config_.arena_bytes
                                : std::min<std::uint64_t>(1ULL << 30, config_.l2_bytes / 16);
@@ -66,7 +72,7 @@ Result<void> Daemon::open_sockets() {
   HC_TRY(admin);
   sessions_ = std::make_unique<SessionServer>(
       *epoll_, std::move(*clients),
-      SessionServerOptions{config_.tenant, config_.sessions_max, 2000});
+      SessionServerOptions{config_.tenant, config_.sessions_max});
   admin_ = std::make_unique<AdminServer>(*epoll_, std::move(*admin),
                                          epoll_tag(EpollOwner::admin_listener, 0),
                                          epoll_tag(EpollOwner::admin_socket, 0));
@@ -106,15 +112,9 @@ AdminFacts Daemon::admin_facts() {
 }
 
 Result<void> Daemon::start() {
-  sigset_t mask;
-  sigemptyset(&mask);
-  sigaddset(&mask, SIGTERM);
-  sigaddset(&mask, SIGINT);
-  ::sigprocmask(SIG_BLOCK, &mask, nullptr);  // before any thread, so that all inherit it
-  signals_ = UniqueFd(::signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC));
-  HC_CHECK(static_cast<bool>(signals_));
-  std::signal(SIGPIPE, SIG_IGN);
+  signals_ = take_signals();
   instance_ = random_uuid();
+  raise_file_limit();
   auto epoll = Epoll::create();
   HC_TRY(epoll);
   epoll_ = std::make_unique<Epoll>(std::move(*epoll));

@@ -29,13 +29,15 @@ class Daemon {
   Result<void> open_sockets();
   Result<void> open_store();
   Result<void> begin();
-  EngineOptions engine_options() const;
+  EngineOptions engine_options();
+  void still_alive();
   AdminFacts admin_facts();
 
   Config config_;
   SystemClock clock_;
   Notifier notifier_;
   UniqueFd signals_;
+  Instant still_alive_at_{};  // last said so while something took long
   std::unique_ptr<Epoll> epoll_;
   std::unique_ptr<VolumeDisk> disk_;
   std::unique_ptr<LmdbIndex> index_;

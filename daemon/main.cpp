@@ -5,8 +5,9 @@
 // 4 the volume or the socket is in use by another daemon, or the system refuses it;
 // 5 the store can't be read by this build;
 // 6 memory or disk space; 1 anything else. Every failure is one line on standard error.
-#include <CLI/CLI.hpp>
+#include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -79,7 +80,8 @@ int run(const Arguments& arguments) {
     return fail(started.error(), exit_code_of(started.error()));
   }
   if (auto ran = daemon.run(); !ran) {
-    return fail(ran.error(), exit_code_of(ran.error()));
+    // I/O may still run on the memory that the end of this scope would free.
+    ::_exit(fail(ran.error(), exit_code_of(ran.error())));
   }
   return 0;
 }

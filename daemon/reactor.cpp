@@ -124,25 +124,24 @@ Result<void> Reactor::run() {
     }
     sleep();
   }
-  drain();
-  return {};
+  return drain();
 }
 
-void Reactor::drain() {
+Result<void> Reactor::drain() {
   log_info("daemon.stopping");
   parts_.notifier.stopping();
   parts_.sessions.end_all(Code::disconnected);
   const Instant limit = parts_.clock.now() + kDrainMsMax * kNsPerMs;
-  const bool serving = parts_.engine.state() == EngineState::serving;
   while (parts_.clock.now() < limit) {
     turn();
-    if (parts_.sessions.open_count() == 0 && (!serving || parts_.engine.drained())) {
+    if (parts_.sessions.open_count() == 0 && parts_.engine.drained()) {
       log_info("daemon.stopped");
-      return;
+      return {};
     }
     sleep();
   }
-  log_warn("daemon.stopped_undrained", {{"reason", "I/O was still in flight at the limit"}});
+  return make_error(Code::timed_out, "stop: after " + std::to_string(kDrainMsMax) +
+                                         " ms pages were still on their way to the disk");
 }
 
 }  // namespace hc

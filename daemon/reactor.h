@@ -42,7 +42,7 @@ class Reactor {
   void sleep();
   void handle(std::uint64_t tag);
   void announce();
-  void drain();
+  Result<void> drain();
 
   ReactorParts parts_;
   Instant now_{};

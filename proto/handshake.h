@@ -58,7 +58,7 @@ struct AttachRequest {
   std::uint32_t protocol;
   std::uint32_t flags;              // zero
   std::uint64_t fingerprint;        // layout_fingerprint()
-  std::uint64_t incarnation;        // a newer token of the same (group, rank) supersedes
+  std::uint64_t incarnation;        // an equal or newer token of the same (group, rank) supersedes
   std::array<char, kGroupBytesMax> group;  // zero-padded name of the engine instance
   std::uint16_t rank;               // of the group
   std::uint16_t world;              // ranks of the group
@@ -180,7 +180,8 @@ struct BlackboardRequest {
 };
 static_assert(WireStruct<BlackboardRequest> && sizeof(BlackboardRequest) == 8);
 
-// Folded from every shared struct and bound; both sides compare it before anything is mapped.
+// Folded from the sizes of the shared structs and the bounds of their areas; both sides compare it
+// before anything is mapped.
 constexpr std::uint64_t layout_fingerprint() {
   return LayoutFingerprint{}
       .add(kProtocolVersion)
@@ -189,9 +190,13 @@ constexpr std::uint64_t layout_fingerprint() {
       .add(sizeof(PageEntry)).add(offsetof(PageEntry, owner))
       .add(sizeof(CompletionEntry)).add(offsetof(CompletionEntry, lease))
       .add(sizeof(FrameRef)).add(sizeof(ClientHeader)).add(sizeof(ServerHeader))
-      .add(sizeof(StatusTableHeader)).add(sizeof(StatusEntry))
+      .add(sizeof(StatusTableHeader)).add(offsetof(StatusTableHeader, key)).add(sizeof(StatusEntry))
       .add(sizeof(MessageHeader)).add(sizeof(AttachRequest)).add(sizeof(AttachReply))
-      .add(sizeof(ArenaInfo)).add(sizeof(RegionRequest)).add(sizeof(LayoutRun))
+      .add(sizeof(ArenaInfo)).add(sizeof(RegionRequest)).add(sizeof(LayoutRequest))
+      .add(sizeof(LayoutRun)).add(sizeof(SpaceSwitchRequest)).add(sizeof(SpaceSwitchReply))
+      .add(sizeof(StatsReply)).add(sizeof(Notice)).add(sizeof(BlackboardRequest))
+      .add(kRegionsPerSession).add(kRunsPerLayoutMax).add(kOpBytesMax).add(kCompletionsPerOp)
+      .add(kMessageFdsMax)
       .add(kRingEntries).add(kCompletionEntries).add(kOpSlotsPerSession)
       .add(kPagesPerOpMax).add(kKindsMax).add(kPartsMax).add(kMetadataAreaBytes)
       .add(kClientFileBytes).add(kServerFileBytes).value();

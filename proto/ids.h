@@ -65,8 +65,4 @@ inline constexpr LeaseId kNoLease{0};
 inline constexpr Generation kNoGeneration{0};
 inline constexpr std::uint16_t kShardReplicated = 0xFFFF;  // The shard of a replicated payload.
 
-struct PageHashHasher {
-  std::size_t operator()(const PageHash& hash) const { return hash.word(0); }
-};
-
 }  // namespace hc

@@ -44,7 +44,7 @@ inline constexpr std::uint8_t kFlagKeepLease = 1;     // store: lease the pages 
 inline constexpr std::uint8_t kFlagEveryAck = 2;      // store: also report the acks before the last
 inline constexpr std::uint8_t kFlagFromLease = 4;     // load: `lease` names the pages, not the area
 inline constexpr std::uint8_t kFlagMaxPrefix = 8;     // load: the longest present prefix is enough
-// RequestEntry::hint
+// RequestEntry::hint; carried, not used by this version
 inline constexpr std::uint8_t kHintMayContinue = 1;   // the conversation may go on
 inline constexpr std::uint8_t kHintOneShot = 2;       // unlikely to be asked for again
 
@@ -53,7 +53,7 @@ struct RequestEntry {
   std::uint8_t flags;
   std::uint8_t ack;            // store: Ack that is terminal (resident, written, durable)
   std::uint8_t hint;
-  std::uint8_t priority;       // feeds eviction; 0 is ordinary
+  std::uint8_t priority;       // 0 is ordinary; carried, not used by this version
   std::uint8_t kind_mask;      // bit k: kind k takes part; 0 means every kind
   std::uint16_t op_slot;
   std::uint32_t op_sequence;   // the client's count of uses of this slot; echoed

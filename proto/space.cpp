@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "proto/page_hash.h"
+#include "proto/utf8.h"
 
 namespace hc {
 
@@ -90,6 +91,9 @@ Result<void> check_text(const std::string& field, const std::string& value, bool
   });
   if (!printable) {
     return make_error(Code::bad_argument, field + " holds a control character");
+  }
+  if (!is_utf8(value)) {
+    return make_error(Code::bad_argument, field + " is not UTF-8");
   }
   return {};
 }

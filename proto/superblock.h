@@ -21,8 +21,9 @@ inline constexpr std::uint32_t kSuperblockMagic = 0x50434948;  // "HICP"
 inline constexpr std::uint64_t kSuperblockCopyBytes = 64U << 10;
 inline constexpr std::uint32_t kSuperblockCopies = 2;
 
-// One space that this store knows. Entries are appended and stay where they are until a cold start
-// clear, so the index of an entry is the SpaceNo that index rows carry.
+// One space that this store knows. The index of an entry is the SpaceNo that index rows carry, so
+// an entry stays where it is. A clear of the store frees the entries that nobody uses; a free one
+// has an id of zeros.
 struct SpaceEpoch {
   SpaceId space;
   std::uint64_t epoch;  // Raised by `clear --space`; seeds the blob headers of the space.

@@ -61,8 +61,9 @@ void wake_client(std::uint32_t& wake_word, const std::uint32_t& client_waiting) 
   }
 }
 
-std::uint32_t begin_wait(std::uint32_t& client_waiting, const std::uint32_t& wake_word) {
-  store_relaxed(client_waiting, 1);
+std::uint32_t begin_wait(std::uint32_t& client_waiting, std::uint32_t wait_flags,
+                         const std::uint32_t& wake_word) {
+  store_relaxed(client_waiting, wait_flags);
   full_fence();
   return load_acquire(wake_word);
 }

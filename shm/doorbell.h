@@ -56,13 +56,14 @@ inline void mark_awake(std::uint32_t& daemon_sleeping) {
 // `wake_word` has one writer, the caller. Never blocks.
 void wake_client(std::uint32_t& wake_word, const std::uint32_t& client_waiting);
 
-// Client: says that it is about to wait, and returns the word to wait on. Then it looks at the
-// completion ring once more, and only if that is empty calls wait_on. Its flag is one word, so
-// of the threads of a client one at a time runs this; the others wait for that one.
-[[nodiscard]] std::uint32_t begin_wait(std::uint32_t& client_waiting,
+// Client: says how it wants to be woken (kWaitFutex, kWaitPacket), and returns the word to wait
+// on. Then it looks at the completion ring once more, and only if that is empty calls wait_on.
+// The flags are one word for all threads of a client: one at a time writes it, with the wishes of
+// all of them. end_wait leaves the wishes that remain.
+[[nodiscard]] std::uint32_t begin_wait(std::uint32_t& client_waiting, std::uint32_t wait_flags,
                                        const std::uint32_t& wake_word);
-inline void end_wait(std::uint32_t& client_waiting) {
-  store_relaxed(client_waiting, 0);
+inline void end_wait(std::uint32_t& client_waiting, std::uint32_t remaining_flags) {
+  store_relaxed(client_waiting, remaining_flags);
 }
 
 // Sleeps while `word` equals `seen`, at most `timeout_ns` (0 or less: not at all). The word may

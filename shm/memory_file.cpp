@@ -61,7 +61,7 @@ std::uint64_t available_memory_bytes() {
 }
 
 // Returns 0 or an errno.
-int commit(int fd, std::uint64_t size_bytes) {
+int commit(int fd, std::uint64_t size_bytes, const std::function<void()>& on_progress) {
   for (std::uint64_t at = 0; at < size_bytes;) {
     const std::uint64_t piece = std::min(kCommitPieceBytes, size_bytes - at);
     const int failed = ::posix_fallocate(fd, static_cast<off_t>(at), static_cast<off_t>(piece));
@@ -72,6 +72,9 @@ int commit(int fd, std::uint64_t size_bytes) {
       return failed;
     }
     at += piece;
+    if (on_progress) {
+      on_progress();
+    }
   }
   return 0;
 }
@@ -86,9 +89,10 @@ int prepare(int fd, std::uint64_t size_bytes) {
 }
 
 // Huge pages are promised only by allocating them: creating and sizing such a file always works.
-UniqueFd create_huge(const std::string& name, std::uint64_t size_bytes) {
+UniqueFd create_huge(const std::string& name, std::uint64_t size_bytes,
+                     const std::function<void()>& on_progress) {
   UniqueFd fd = open_memory(name, MFD_HUGETLB | MFD_HUGE_2MB);
-  if (fd && prepare(fd.get(), size_bytes) == 0 && commit(fd.get(), size_bytes) == 0) {
+  if (fd && prepare(fd.get(), size_bytes) == 0 && commit(fd.get(), size_bytes, on_progress) == 0) {
     return fd;
   }
   return UniqueFd();
@@ -104,7 +108,7 @@ Result<MemoryFile> MemoryFile::create(const std::string& name, std::uint64_t siz
   }
   if (options.try_huge_pages) {
     const std::uint64_t huge_bytes = round_up(size_bytes, kHugePageBytes);
-    if (UniqueFd fd = create_huge(name, huge_bytes)) {
+    if (UniqueFd fd = create_huge(name, huge_bytes, options.on_progress)) {
       return MemoryFile(std::move(fd), huge_bytes, true);
     }
   }
@@ -121,12 +125,14 @@ Result<MemoryFile> MemoryFile::create(const std::string& name, std::uint64_t siz
     if (file_bytes > available_memory_bytes()) {
       return make_error(Code::no_space, describe(name, file_bytes) + ": exceeds free memory");
     }
-    if (const int failed = commit(fd.get(), file_bytes); failed != 0) {
+    if (const int failed = commit(fd.get(), file_bytes, options.on_progress); failed != 0) {
       return make_error(Code::no_space, describe(name, file_bytes) + ": allocate", failed);
     }
   }
   return MemoryFile(std::move(fd), file_bytes, false);
 }
+
+bool is_memory_file(int fd) { return ::fcntl(fd, F_GET_SEALS) >= 0; }
 
 Result<MemoryFile> MemoryFile::from_fd(UniqueFd fd, const WantedFile& wanted) {
   // Only shmem and hugetlbfs know seals: every disk file, pipe, device and O_PATH fails here.

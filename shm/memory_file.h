@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -24,6 +25,8 @@ struct MemoryFileOptions {
   bool try_huge_pages = false;
   // Allocate every page now, so that a shortage is Code::no_space here and no signal later.
   bool commit_memory = false;
+  // Called between pieces of a commit, which takes seconds for a large file.
+  std::function<void()> on_progress = {};
 };
 
 // What a descriptor from a peer must be.
@@ -68,6 +71,9 @@ class [[nodiscard]] MemoryFile {
   bool huge_pages_ = false;
 };
 
+// Whether a descriptor is memory: on shmem or hugetlbfs, which alone know seals. Nothing else that
+// is done to such a descriptor can block.
+bool is_memory_file(int fd);
 // True for a file on hugetlbfs; its mappings must be cut along its own page size.
 bool file_has_huge_pages(int fd);
 

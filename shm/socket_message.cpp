@@ -87,7 +87,7 @@ Result<void> send_message(int socket, std::span<const std::uint8_t> bytes, std::
 }
 
 Result<ReceivedMessage> receive_message(int socket, std::span<std::uint8_t> buffer,
-                                        SocketWait wait) {
+                                        SocketWait wait, std::vector<UniqueFd>* refused_fds) {
   iovec vector{buffer.data(), buffer.size()};
   ControlArea control{};
   msghdr message{};
@@ -103,6 +103,10 @@ Result<ReceivedMessage> receive_message(int socket, std::span<std::uint8_t> buff
     return socket_error("recvmsg", errno);
   }
   ReceivedMessage received{static_cast<std::size_t>(size), take_fds(message)};
+  const bool refused = (message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) != 0 || size == 0;
+  if (refused && refused_fds != nullptr) {
+    *refused_fds = std::move(received.fds);
+  }
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
     return make_error(Code::protocol, "message lost descriptors: more than " +
                                           std::to_string(kMessageFdsMax) +

@@ -2,7 +2,7 @@
 // socket_message: one SEQPACKET message with the descriptors it carries.
 //
 // Any thread, one at a time per direction. Knows nothing of the protocol. Received descriptors are
-// owned at once and closed on every error path: a peer can't leak them into us.
+// owned at once, on error paths too: a peer can't leak them into us.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,10 @@ Result<void> send_message(int socket, std::span<const std::uint8_t> bytes, std::
 // Receives one message into `buffer`; every descriptor is close-on-exec.
 // busy: there is none (SocketWait::none); disconnected: the peer is gone; protocol: the message
 // was larger than `buffer`, carried too many descriptors, or did not fit into our table of them.
+// The descriptors of a refused message are closed, or handed out through `refused_fds` for one who
+// must not close what a stranger sent.
 Result<ReceivedMessage> receive_message(int socket, std::span<std::uint8_t> buffer,
-                                        SocketWait wait);
+                                        SocketWait wait,
+                                        std::vector<UniqueFd>* refused_fds = nullptr);
 
 }  // namespace hc

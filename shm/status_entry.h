@@ -36,6 +36,10 @@ inline HashWords hash_words(const PageHash& hash) {
   return std::bit_cast<HashWords>(hash.bytes);
 }
 
+inline std::uint64_t home_of(const HashWords& hash, std::uint64_t key) {
+  return status_home({hash[0], hash[1], hash[2], hash[3]}, key);
+}
+
 // No entry lies farther than this from its home, so a lookup is bounded whatever the hashes are.
 // Hashes that are uniform never come near it in a table that is at most half full.
 inline constexpr std::uint64_t kStatusProbeMax = 1024;

@@ -47,12 +47,13 @@ Result<void> judge_header(const StatusTableHeader& header, std::uint64_t file_by
 
 }  // namespace
 
-StatusTableReader::StatusTableReader(Region region, std::uint64_t capacity, const SpaceId& space)
+StatusTableReader::StatusTableReader(Region region, const StatusTableHeader& header)
     : region_(std::move(region)),
       header_(region_.at<StatusTableHeader>(0)),
       entries_(region_.at<StatusWords>(kStatusEntriesOffset)),
-      mask_(capacity - 1),
-      space_(space) {}
+      mask_(header.capacity - 1),
+      key_(header.key),
+      space_(header.space) {}
 
 Result<StatusTableReader> StatusTableReader::attach(UniqueFd fd, std::uint64_t size_bytes) {
   auto file = MemoryFile::from_fd(
@@ -80,18 +81,20 @@ Result<StatusTableReader> StatusTableReader::attach(Region region) {
   header.fingerprint = load_acquire(shared->fingerprint);
   header.capacity = load_acquire(shared->capacity);
   header.space = shared->space;
+  header.key = load_acquire(shared->key);
   HC_TRY_VOID(judge_header(header, region.size_bytes()));
-  return StatusTableReader(std::move(region), header.capacity, header.space);
+  return StatusTableReader(std::move(region), header);
 }
 
 StatusAnswer StatusTableReader::look(const PageHash& hash, PageStatus& status) const {
   const HashWords words = hash_words(hash);
   const std::uint64_t reach = std::min(capacity(), kStatusProbeMax);
+  const std::uint64_t home = home_of(words, key_);
   const std::uint32_t moves = load_acquire(header_->moves);
   bool sure = (moves & 1) == 0;
   std::uint64_t step = 0;
   for (; step < reach; ++step) {
-    const Entry entry = read_entry((words[0] + step) & mask_, words, status);
+    const Entry entry = read_entry((home + step) & mask_, words, status);
     if (entry == Entry::match) {
       return StatusAnswer::found;
     }
@@ -119,7 +122,7 @@ std::size_t StatusTableReader::lookup_many(std::span<const PageHash> hashes,
                                            std::span<PageStatus> out) const {
   HC_CHECK(out.size() >= hashes.size());
   const auto prefetch = [this, hashes](std::size_t i) {
-    __builtin_prefetch(&entries_[hashes[i].word(0) & mask_]);
+    __builtin_prefetch(&entries_[home_of(hash_words(hashes[i]), key_) & mask_]);
   };
   for (std::size_t i = 0; i < std::min(kPrefetchAhead, hashes.size()); ++i) {
     prefetch(i);
@@ -191,9 +194,10 @@ StatusTableReader::Entry StatusTableReader::read_match(const StatusWords& entry,
 StatusAnswer StatusTableReader::walk_back(const HashWords& hash, std::uint64_t steps,
                                           PageStatus& status) const {
   bool sure = true;
+  const std::uint64_t home = home_of(hash, key_);
   while (steps > 0) {
     --steps;
-    const Entry entry = read_entry((hash[0] + steps) & mask_, hash, status);
+    const Entry entry = read_entry((home + steps) & mask_, hash, status);
     if (entry == Entry::match) {
       return StatusAnswer::found;
     }

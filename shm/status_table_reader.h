@@ -57,7 +57,7 @@ class [[nodiscard]] StatusTableReader {
  private:
   enum class Entry : std::uint8_t { match, other, empty, busy };
 
-  StatusTableReader(Region region, std::uint64_t capacity, const SpaceId& space);
+  StatusTableReader(Region region, const StatusTableHeader& header);
 
   Entry read_entry(std::uint64_t index, const HashWords& hash, PageStatus& status) const;
   Entry read_match(const StatusWords& entry, const HashWords& hash, PageStatus& status) const;
@@ -67,6 +67,7 @@ class [[nodiscard]] StatusTableReader {
   const StatusTableHeader* header_;
   const StatusWords* entries_;
   std::uint64_t mask_;
+  std::uint64_t key_;
   SpaceId space_;
 };
 

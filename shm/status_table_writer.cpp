@@ -43,12 +43,14 @@ std::uint64_t status_capacity_for(std::uint64_t pages_max) {
   return std::bit_ceil(std::clamp(pages_max, kStatusCapacityMin / 2, kStatusCapacityMax / 2) * 2);
 }
 
-StatusTableWriter::StatusTableWriter(MemoryFile file, Region region, std::uint64_t capacity)
+StatusTableWriter::StatusTableWriter(MemoryFile file, Region region, std::uint64_t capacity,
+                                     std::uint64_t key)
     : file_(std::move(file)),
       region_(std::move(region)),
       header_(region_.writable_at<StatusTableHeader>(0)),
       entries_(region_.writable_at<StatusWords>(kStatusEntriesOffset)),
-      mask_(capacity - 1) {}
+      mask_(capacity - 1),
+      key_(key) {}
 
 Result<StatusTableWriter> StatusTableWriter::create(const StatusTableOptions& options) {
   if (!status_capacity_is_good(options.capacity)) {
@@ -68,11 +70,12 @@ Result<StatusTableWriter> StatusTableWriter::create(const StatusTableOptions& op
                                          .hint_huge_pages = true});
   HC_TRY(region);
   HC_TRY_VOID(file->finish_seals(options.forbid_new_writers));
-  StatusTableWriter writer(std::move(*file), std::move(*region), options.capacity);
+  StatusTableWriter writer(std::move(*file), std::move(*region), options.capacity, options.key);
   writer.header_->protocol = kProtocolVersion;
   writer.header_->fingerprint = layout_fingerprint();
   writer.header_->capacity = options.capacity;
   writer.header_->space = options.space;
+  writer.header_->key = options.key;
   store_release(writer.header_->magic, kStatusTableMagic);
   return writer;
 }
@@ -117,8 +120,9 @@ void StatusTableWriter::clear() {
 
 StatusTableWriter::Spot StatusTableWriter::find(const HashWords& hash) const {
   const std::uint64_t reach = std::min(capacity(), kStatusProbeMax);
+  const std::uint64_t home = home_of(hash, key_);
   for (std::uint64_t step = 0; step < reach; ++step) {
-    const std::uint64_t index = (hash[0] + step) & mask_;
+    const std::uint64_t index = (home + step) & mask_;
     if (!in_use(index)) {
       return {.index = index, .found = false, .blocked = false};
     }
@@ -126,7 +130,7 @@ StatusTableWriter::Spot StatusTableWriter::find(const HashWords& hash) const {
       return {.index = index, .found = true, .blocked = false};
     }
   }
-  return {.index = hash[0] & mask_, .found = false, .blocked = true};
+  return {.index = home & mask_, .found = false, .blocked = true};
 }
 
 bool StatusTableWriter::in_use(std::uint64_t index) const {
@@ -172,7 +176,7 @@ void StatusTableWriter::remove(std::uint64_t index) {
   std::uint64_t next = (index + 1) & mask_;
   for (; in_use(next); next = (next + 1) & mask_) {
     HC_CHECK(next != index);
-    const std::uint64_t from_home = (next - load_relaxed(entries_[next].hash[0])) & mask_;
+    const std::uint64_t from_home = (next - home_of(read_hash(entries_[next]), key_)) & mask_;
     if (from_home < ((next - hole) & mask_)) {
       continue;
     }

@@ -28,6 +28,7 @@ namespace hc {
 struct StatusTableOptions {
   std::uint64_t capacity = 0;  // entries; a power of two, at least twice the pages
   SpaceId space;
+  std::uint64_t key = 0;       // see status_home
   bool commit_memory = true;
   bool forbid_new_writers = true;
 };
@@ -62,7 +63,7 @@ class [[nodiscard]] StatusTableWriter {
     bool blocked;  // neither the page nor an empty entry within reach
   };
 
-  StatusTableWriter(MemoryFile file, Region region, std::uint64_t capacity);
+  StatusTableWriter(MemoryFile file, Region region, std::uint64_t capacity, std::uint64_t key);
 
   Spot find(const HashWords& hash) const;
   bool in_use(std::uint64_t index) const;
@@ -78,6 +79,7 @@ class [[nodiscard]] StatusTableWriter {
   StatusTableHeader* header_;
   StatusWords* entries_;
   std::uint64_t mask_;
+  std::uint64_t key_;
   std::uint64_t pages_ = 0;
   std::uint32_t moves_ = 0;
 };

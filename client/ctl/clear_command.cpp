@@ -22,7 +22,7 @@ using nlohmann::json;
 constexpr std::size_t kSpaceDigitsMax = 64;
 
 bool is_hex_prefix(const std::string& text) {
-  return text.size() <= kSpaceDigitsMax &&
+  return !text.empty() && text.size() <= kSpaceDigitsMax &&
          std::all_of(text.begin(), text.end(), [](char letter) {
            return (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'f');
          });
@@ -30,7 +30,7 @@ bool is_hex_prefix(const std::string& text) {
 
 bool person_agrees(const ClearOptions& options) {
   const std::string what =
-      options.space.empty() ? "every page" : "every page of space " + options.space;
+      options.space ? "every page of space " + *options.space : "every page";
   std::fprintf(stderr, "Drop %s from memory and disk? [y/N] ", what.c_str());
   std::fflush(stderr);
   std::string line;
@@ -41,9 +41,9 @@ bool person_agrees(const ClearOptions& options) {
 }  // namespace
 
 int run_clear(const CommandContext& context, const ClearOptions& options) {
-  if (!is_hex_prefix(options.space)) {
+  if (options.space && !is_hex_prefix(*options.space)) {
     return report_error(make_error(
-        Code::bad_argument, "--space: \"" + options.space +
+        Code::bad_argument, "--space: \"" + *options.space +
                                 "\" is not allowed; the first digits of a space id, 0-9 and a-f"));
   }
   if (!options.yes && ::isatty(STDIN_FILENO) != 1) {
@@ -55,8 +55,8 @@ int run_clear(const CommandContext& context, const ClearOptions& options) {
     return kExitNo;
   }
   json arguments = json::object();
-  if (!options.space.empty()) {
-    arguments["space"] = options.space;
+  if (options.space) {
+    arguments["space"] = *options.space;
   }
   const auto answer = ask_daemon(context.socket, "clear", arguments, context.timeout_ms);
   if (!answer) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "client/ctl/bench_plan.h"
@@ -43,7 +44,7 @@ struct ColdStartOptions {
 int run_cold_start(const CommandContext& context, const ColdStartOptions& options);
 
 struct ClearOptions {
-  std::string space;                 // hex prefix of a space id; empty: everything
+  std::optional<std::string> space;  // hex prefix of a space id; none: everything
   bool yes = false;                  // do not ask
 };
 int run_clear(const CommandContext& context, const ClearOptions& options);
@@ -59,6 +60,9 @@ std::string render_spaces(const nlohmann::json& answer);
 
 // Asks the daemon and prints its answer as JSON or as `render` makes it.
 using RenderFunction = std::string (*)(const nlohmann::json& answer);
+// Prints the answer as JSON or through `render`; an error goes to standard error.
+int print_answer(const CommandContext& context, const Result<nlohmann::json>& answer,
+                 RenderFunction render);
 int run_read_command(const CommandContext& context, const std::string& verb,
                      RenderFunction render);
 

@@ -30,16 +30,21 @@ int print_result(const std::string& text) {
   return kExitOk;
 }
 
-int run_read_command(const CommandContext& context, const std::string& verb,
-                     RenderFunction render) {
-  const auto answer = ask_daemon(context.socket, verb, nlohmann::json::object(),
-                                 context.timeout_ms);
+int print_answer(const CommandContext& context, const Result<nlohmann::json>& answer,
+                 RenderFunction render) {
   if (!answer) {
     // A bad argument here would be the daemon's judgement of our own message.
     const int status = report_error(answer.error());
     return status == kExitUsage ? kExitNo : status;
   }
   return print_result(context.json ? answer->dump(2) + "\n" : render(*answer));
+}
+
+int run_read_command(const CommandContext& context, const std::string& verb,
+                     RenderFunction render) {
+  return print_answer(
+      context, ask_daemon(context.socket, verb, nlohmann::json::object(), context.timeout_ms),
+      render);
 }
 
 }  // namespace hc

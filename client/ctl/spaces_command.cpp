@@ -2,6 +2,7 @@
 // spaces_command: the spaces that the daemon knows, with their kinds and pages.
 #include <nlohmann/json.hpp>
 
+#include "client/ctl/admin_client.h"
 #include "client/ctl/amount.h"
 #include "client/ctl/commands.h"
 #include "client/ctl/render.h"
@@ -72,8 +73,30 @@ std::string render_spaces(const json& answer) {
   return out;
 }
 
+namespace {
+
+// One answer holds a bounded number of spaces and says where the next one begins.
+Result<json> all_spaces(const CommandContext& context) {
+  auto all = ask_daemon(context.socket, "spaces", json::object(), context.timeout_ms);
+  while (all && all->contains("next")) {
+    const json arguments{{"from", (*all)["next"]}};
+    const auto more = ask_daemon(context.socket, "spaces", arguments, context.timeout_ms);
+    HC_TRY(more);
+    all->erase("next");
+    if (more->contains("next")) {
+      (*all)["next"] = more->at("next");
+    }
+    for (const json& space : list_at(*more, "/spaces")) {
+      (*all)["spaces"].push_back(space);
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
 int run_spaces(const CommandContext& context) {
-  return run_read_command(context, "spaces", render_spaces);
+  return print_answer(context, all_spaces(context), render_spaces);
 }
 
 }  // namespace hc

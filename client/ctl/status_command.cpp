@@ -34,6 +34,20 @@ std::string load_text(const json& answer) {
          format_count(number_at(answer, "/load/dropped")) + " dropped";
 }
 
+// What an operator must know although the daemon goes on.
+std::vector<std::string> troubles(const json& answer) {
+  std::vector<std::string> lines;
+  const std::uint64_t slots = number_at(answer, "/l3/slots_set_aside");
+  if (slots != 0) {
+    lines.push_back(format_count(slots) + " slots set aside: the device failed on them");
+  }
+  const json l3 = answer.value("l3", json::object());
+  if (l3.value("index_failed", false)) {
+    lines.emplace_back("commits fail: nothing new becomes durable; the log says why");
+  }
+  return lines;
+}
+
 std::string sessions_text(const json& answer) {
   using Align = Table::Align;
   Table table({{"group", Align::left},
@@ -76,6 +90,9 @@ std::string render_status(const json& answer) {
               {"L3 in use", used_of(answer, "l3", "slots")}};
   if (number_at(answer, "/load/slots_total") != 0) {
     pairs.emplace_back("load", load_text(answer));
+  }
+  for (const auto& trouble : troubles(answer)) {
+    pairs.emplace_back("trouble", trouble);
   }
   std::string out = render_pairs("", pairs);
   if (list_at(answer, "/sessions").empty()) {

@@ -2,7 +2,9 @@
 // admin_report: what the daemon says of itself, as JSON.
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "daemon/admin/admin_server.h"
 #include "proto/versions.h"
@@ -12,6 +14,11 @@ namespace hc {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Texts in a report come from clients; one that is no UTF-8 must not stop the daemon.
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 const char* state_name(const Engine& engine, const AdminFacts& facts) {
   if (facts.stopping()) {
@@ -39,7 +46,30 @@ Json session_json(const SessionLine& line) {
           {"regions", line.regions}, {"state", line.state}};
 }
 
-Json space_json(Engine& engine, const Space& space) {
+struct SpacePages {
+  std::uint64_t resident = 0;
+  std::uint64_t durable = 0;
+};
+
+// By space number, in one pass over the catalog.
+std::vector<SpacePages> count_pages(const Catalog& catalog, std::size_t spaces) {
+  std::vector<SpacePages> counts(spaces);
+  for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
+    const Page& page = catalog.page(PageId{id});
+    if (!page.in_use || page.doomed || page.space.value >= spaces) {
+      continue;
+    }
+    bool any_durable = false;
+    for (std::uint32_t part = 0; part < catalog.parts_per_page() && !any_durable; ++part) {
+      any_durable = catalog.part(catalog.ref(PageId{id}, part)).l3 == L3State::durable;
+    }
+    counts[page.space.value].resident += catalog.has_resident_part(PageId{id}) ? 1U : 0U;
+    counts[page.space.value].durable += any_durable ? 1U : 0U;
+  }
+  return counts;
+}
+
+Json space_json(Engine& engine, const Space& space, const SpacePages& counts) {
   const SpaceDescriptor& at = space.descriptor;
   Json kinds = Json::array();
   for (const KindSpec& kind : at.kinds) {
@@ -48,22 +78,6 @@ Json space_json(Engine& engine, const Space& space) {
                      {"placement", placement_name(kind.placement)},
                      {"policy", kind.policy == HitPolicy::trailing ? "trailing" : "all_pages"},
                      {"trailing_pages", kind.trailing_pages}});
-  }
-  std::uint64_t resident = 0;
-  std::uint64_t durable = 0;
-  const Catalog& catalog = *engine.core().catalog;
-  for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
-    const Page& page = catalog.page(PageId{id});
-    if (!page.in_use || page.doomed || page.space != space.number) {
-      continue;
-    }
-    bool any_durable = false;
-    for (std::uint32_t part = 0; part < catalog.parts_per_page(); ++part) {
-      any_durable = any_durable ||
-                    catalog.part(catalog.ref(PageId{id}, part)).l3 == L3State::durable;
-    }
-    resident += catalog.has_resident_part(PageId{id}) ? 1U : 0U;
-    durable += any_durable ? 1U : 0U;
   }
   const auto& epochs = engine.core().superblock->current().spaces;
   return {{"number", space.number.value},
@@ -77,8 +91,8 @@ Json space_json(Engine& engine, const Space& space) {
           {"epoch", epochs[space.number.value].epoch},
           {"kinds", kinds},
           {"pages", space.pages},
-          {"resident_pages", resident},
-          {"durable_pages", durable}};
+          {"resident_pages", counts.resident},
+          {"durable_pages", counts.durable}};
 }
 
 }  // namespace
@@ -92,6 +106,8 @@ Result<AdminRequest> parse_admin_request(const std::string& text) {
   for (const auto& [key, value] : json.items()) {
     if (key == "timeout_ms" && value.is_number_unsigned()) {
       out.timeout_ms = value.get<std::uint64_t>();
+    } else if (key == "from" && value.is_number_unsigned()) {
+      out.from = value.get<std::uint64_t>();
     } else if (key == "verb" && value.is_string()) {
       out.verb = value.get<std::string>();
     } else if (key == "mode" && value.is_string()) {
@@ -107,15 +123,14 @@ Result<AdminRequest> parse_admin_request(const std::string& text) {
 }
 
 std::string report_version() {
-  return Json{{"version", kProductVersion},
-              {"protocol", kProtocolVersion},
-              {"disk_version", kDiskVersion},
-              {"fingerprint", std::to_string(layout_fingerprint())},
-              {"pid", ::getpid()}}
-      .dump();
+  return text_of({{"version", kProductVersion},
+                  {"protocol", kProtocolVersion},
+                  {"disk_version", kDiskVersion},
+                  {"fingerprint", std::to_string(layout_fingerprint())},
+                  {"pid", ::getpid()}});
 }
 
-std::string report_dropped(std::uint64_t pages) { return Json{{"pages_dropped", pages}}.dump(); }
+std::string report_dropped(std::uint64_t pages) { return text_of({{"pages_dropped", pages}}); }
 
 std::string report_status(Engine& engine, const AdminFacts& facts, Instant now) {
   const StatsReply stats = engine.stats();
@@ -125,7 +140,8 @@ std::string report_status(Engine& engine, const AdminFacts& facts, Instant now) 
   }
   const Core& core = engine.core();
   const bool bound = core.spaces != nullptr && core.spaces->bound();
-  return Json{{"version", kProductVersion},
+  return text_of(
+             {{"version", kProductVersion},
               {"pid", ::getpid()},
               {"instance", facts.instance},
               {"uptime_ms", (now - facts.started) / kNsPerMs},
@@ -142,9 +158,10 @@ std::string report_status(Engine& engine, const AdminFacts& facts, Instant now) 
                {{"budget_bytes", core.options.spaces.l3_bytes},
                 {"allocated_bytes", bound ? core.spaces->slabs().allocated_bytes() : 0},
                 {"slots_total", stats.slots_total},
-                {"slots_free", stats.slots_free}}},
-              {"sessions", sessions}}
-      .dump();
+                {"slots_free", stats.slots_free},
+                {"slots_set_aside", engine.slots_quarantined()},
+                {"index_failed", engine.index_failed()}}},
+              {"sessions", sessions}});
 }
 
 std::string report_stats(Engine& engine) {
@@ -170,17 +187,31 @@ std::string report_stats(Engine& engine) {
     verify[blob_verdict_name(static_cast<BlobVerdict>(i))] = counters.verify[i];
   }
   out["verify"] = verify;
-  return out.dump();
+  return text_of(out);
 }
 
-std::string report_spaces(Engine& engine) {
-  Json spaces = Json::array();
-  if (engine.core().catalog != nullptr) {
-    for (const Space* space : engine.core().spaces->all()) {
-      spaces.push_back(space_json(engine, *space));
+std::string report_spaces(Engine& engine, std::uint64_t from) {
+  Json answer{{"spaces", Json::array()}};
+  if (engine.core().catalog == nullptr) {
+    return text_of(answer);
+  }
+  const auto counts = count_pages(*engine.core().catalog, kSpaceEpochsMax);
+  std::vector<const Space*> wanted;
+  for (const Space* space : engine.core().spaces->all()) {
+    if (space->number.value >= from) {
+      wanted.push_back(space);
     }
   }
-  return Json{{"spaces", spaces}}.dump();
+  std::sort(wanted.begin(), wanted.end(), [](const Space* a, const Space* b) {
+    return a->number.value < b->number.value;
+  });
+  for (std::size_t i = 0; i < std::min(wanted.size(), kSpacesPerAnswer); ++i) {
+    answer["spaces"].push_back(space_json(engine, *wanted[i], counts[wanted[i]->number.value]));
+  }
+  if (wanted.size() > kSpacesPerAnswer) {
+    answer["next"] = wanted[kSpacesPerAnswer]->number.value;
+  }
+  return text_of(answer);
 }
 
 }  // namespace hc

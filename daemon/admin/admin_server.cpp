@@ -7,6 +7,7 @@
 
 #include "daemon/log/log.h"
 #include "proto/check.h"
+#include "shm/control_message.h"
 #include "shm/socket_message.h"
 
 namespace hc {
@@ -33,7 +34,11 @@ void AdminServer::bind(Engine& engine, AdminFacts facts) {
 
 void AdminServer::on_listener() {
   auto socket = listener_.accept();
-  if (!socket || !*socket) {
+  if (!socket) {
+    log_warn("admin.accept_failed", {{"reason", socket.error().message()}});
+    return;
+  }
+  if (!*socket) {
     return;
   }
   for (std::uint32_t number = 0; number < peers_.size(); ++number) {
@@ -46,6 +51,7 @@ void AdminServer::on_listener() {
     }
     return;
   }
+  log_warn("admin.refused", {{"reason", std::to_string(kPeersMax) + " connections are open"}});
 }
 
 void AdminServer::close(std::uint32_t number) {
@@ -80,20 +86,20 @@ void AdminServer::on_socket(std::uint32_t number) {
 }
 
 void AdminServer::answer(Peer& peer, const Result<std::string>& outcome) {
-  MessageHeader header{};
-  header.magic = kMessageMagic;
-  header.type = static_cast<std::uint16_t>(MessageType::admin_reply);
-  header.request_id = peer.request_id;
+  MessageHeader header = header_for(MessageType::admin_reply, peer.request_id);
   header.status = outcome ? 0 : static_cast<std::int32_t>(outcome.error().code);
-  const std::string text = outcome ? *outcome : outcome.error().message();
-  header.bytes = static_cast<std::uint32_t>(sizeof header + text.size());
-  std::vector<std::uint8_t> message(header.bytes);
-  std::memcpy(message.data(), &header, sizeof header);
-  std::memcpy(message.data() + sizeof header, text.data(), text.size());
+  std::string text = outcome ? *outcome : outcome.error().message();
+  if (sizeof header + text.size() > kMessageBytesMax) {
+    header.status = static_cast<std::int32_t>(Code::no_space);
+    text = "the answer has " + std::to_string(text.size()) + " bytes, more than fits into " +
+           std::to_string(kMessageBytesMax);
+  }
   peer.wait = Wait::none;
-  const auto sent = send_message(peer.socket.get(), message, {}, SocketWait::none);
+  const auto sent = send_message(peer.socket.get(), message_bytes(header, text_bytes(text), 0), {},
+                                 SocketWait::none);
   if (!sent) {
     log_warn("admin.answer_lost", {{"reason", sent.error().message()}});
+    peer.lost = true;  // closed by the turn: better no connection than one that says nothing
   }
 }
 
@@ -113,7 +119,7 @@ void AdminServer::handle(std::uint32_t number, const MessageHeader& header,
   } else if (request->verb == "stats") {
     answer(peer, report_stats(*engine_));
   } else if (request->verb == "spaces") {
-    answer(peer, report_spaces(*engine_));
+    answer(peer, report_spaces(*engine_, request->from));
   } else if (request->verb == "flush") {
     start_flush(peer, request->timeout_ms);
   } else if (request->verb == "clear") {
@@ -137,7 +143,7 @@ void AdminServer::start_flush(Peer& peer, std::uint64_t timeout_ms) {
     return;
   }
   if (engine_->state() != EngineState::serving) {
-    answer(peer, make_error(Code::not_ready, "the daemon holds its cold start: nothing to flush"));
+    answer(peer, not_serving(engine_->state()));
     return;
   }
   peer.wait = Wait::flush;
@@ -145,31 +151,41 @@ void AdminServer::start_flush(Peer& peer, std::uint64_t timeout_ms) {
   peer.deadline = now_ + static_cast<std::int64_t>(limit) * kNsPerMs;
 }
 
-void AdminServer::start_clear(Peer& peer, const std::string& space) {
-  Result<std::uint64_t> started = make_error(Code::not_found, "space '" + space +
-                                                                  "' is not known");
-  if (space.empty()) {
-    started = engine_->start_clear();
-  } else if (engine_->state() == EngineState::serving) {
-    std::vector<SpaceNo> matches;
-    for (const Space* known : engine_->core().spaces->all()) {
-      if (to_hex(known->id.bytes).rfind(space, 0) == 0) {
-        matches.push_back(known->number);
-      }
-    }
-    if (matches.size() > 1) {
-      started = make_error(Code::bad_argument, "space '" + space + "' names " +
-                                                   std::to_string(matches.size()) +
-                                                   " spaces: give more digits");
-    } else if (matches.size() == 1) {
-      started = engine_->start_clear_space(matches[0]);
+Result<std::uint64_t> AdminServer::clear_space(const std::string& digits) {
+  const bool hex = !digits.empty() && digits.find_first_not_of("0123456789abcdef") ==
+                                          std::string::npos;
+  if (!hex) {
+    return make_error(Code::bad_argument,
+                      "space = '" + digits + "': must be the first digits of a space id, 0-9 a-f");
+  }
+  if (engine_->state() != EngineState::serving) {
+    return not_serving(engine_->state());
+  }
+  std::vector<SpaceNo> matches;
+  for (const Space* known : engine_->core().spaces->all()) {
+    if (to_hex(known->id.bytes).rfind(digits, 0) == 0) {
+      matches.push_back(known->number);
     }
   }
+  if (matches.empty()) {
+    return make_error(Code::not_found, "space '" + digits + "' is not known");
+  }
+  if (matches.size() > 1) {
+    return make_error(Code::bad_argument, "space '" + digits + "' names " +
+                                              std::to_string(matches.size()) +
+                                              " spaces: give more digits");
+  }
+  return engine_->start_clear_space(matches[0]);
+}
+
+// Without a space everything goes. An empty one is an error: it is a script's unset variable.
+void AdminServer::start_clear(Peer& peer, const std::optional<std::string>& space) {
+  const auto started = space ? clear_space(*space) : engine_->start_clear();
   if (!started) {
     answer(peer, started.error());
     return;
   }
-  log_info("admin.clear", {{"space", space.empty() ? "all" : space}, {"pages", *started}});
+  log_info("admin.clear", {{"space", space.value_or("all")}, {"pages", *started}});
   peer.wait = Wait::order;
   peer.pages = *started;
 }
@@ -205,17 +221,24 @@ void AdminServer::turn(Instant now) {
       continue;
     }
     if (peer.wait == Wait::flush && engine_->barrier_reached(peer.barrier)) {
-      answer(peer, std::string("{}"));
+      const auto kept = engine_->barrier_result(peer.barrier);
+      answer(peer, kept ? Result<std::string>(std::string("{}")) : kept.error());
     } else if (peer.wait == Wait::flush && peer.deadline <= now) {
       answer(peer, make_error(Code::timed_out, "flush: not durable within the time limit"));
     } else if (peer.wait == Wait::order && order == OrderState::done) {
-      answer(peer, report_dropped(peer.pages));
+      const auto& cleared = engine_->order_result();
+      answer(peer, cleared ? Result<std::string>(report_dropped(peer.pages)) : cleared.error());
     } else if (peer.wait == Wait::cold_start && engine_->state() == EngineState::serving) {
       answer(peer, std::string("{}"));
     }
   }
   if (order == OrderState::done) {
     engine_->finish_order();
+  }
+  for (std::uint32_t number = 0; number < peers_.size(); ++number) {
+    if (peers_[number].socket && peers_[number].lost) {
+      close(number);
+    }
   }
 }
 

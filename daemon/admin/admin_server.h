@@ -47,6 +47,7 @@ class AdminServer {
   struct Peer {
     UniqueFd socket;
     Wait wait = Wait::none;
+    bool lost = false;  // an answer could not be sent
     std::uint64_t request_id = 0;
     std::uint64_t barrier = 0;
     std::uint64_t pages = 0;
@@ -54,7 +55,8 @@ class AdminServer {
   };
   void handle(std::uint32_t number, const MessageHeader& header, const std::string& text);
   void start_flush(Peer& peer, std::uint64_t timeout_ms);
-  void start_clear(Peer& peer, const std::string& space);
+  void start_clear(Peer& peer, const std::optional<std::string>& space);
+  Result<std::uint64_t> clear_space(const std::string& digits);
   void start_cold_start(Peer& peer, const std::string& mode);
   void answer(Peer& peer, const Result<std::string>& outcome);
   void close(std::uint32_t number);
@@ -73,12 +75,15 @@ class AdminServer {
 std::string report_version();
 std::string report_status(Engine& engine, const AdminFacts& facts, Instant now);
 std::string report_stats(Engine& engine);
-std::string report_spaces(Engine& engine);
+// At most kSpacesPerAnswer of them, from number `from` on; "next" is there if more follow.
+std::string report_spaces(Engine& engine, std::uint64_t from);
+inline constexpr std::size_t kSpacesPerAnswer = 64;
 // A request's text taken apart; bad_argument when it is no JSON object of the known fields.
 struct AdminRequest {
   std::string verb;
   std::string mode;
-  std::string space;
+  std::optional<std::string> space;  // the first hexadecimal digits of a space id
+  std::uint64_t from = 0;            // the number of the first space wanted
   std::uint64_t timeout_ms = 0;
 };
 Result<AdminRequest> parse_admin_request(const std::string& text);

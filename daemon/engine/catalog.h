@@ -40,6 +40,7 @@ struct Part {
   bool reading = false;                     // a disk read fills the frame
   bool spill_wanted = false;                // spill when the fill is done
   bool wiped = false;                       // doomed by free_object: its header is zeros
+  std::uint8_t repeats = 0;                 // of its spill after a failed flush, or of its wipe
 };
 
 // Who waits until a forgotten page can't come back: an operation, or an operator's order.
@@ -64,8 +65,6 @@ struct Page {
   std::uint64_t last_access = 0;
   FreeToken free_token;                     // doomed: who is told when it can't come back
   std::uint16_t owner = 0;
-  std::uint8_t hint = 0;
-  std::uint8_t priority = 0;
   bool in_use = false;
   bool doomed = false;                      // unlinked; goes when nothing refers to it
   Doom doom = Doom::none;

@@ -9,6 +9,7 @@
 
 #include "daemon/engine/catalog.h"
 #include "daemon/engine/counters.h"
+#include "daemon/engine/flush_ledger.h"
 #include "daemon/engine/op_table.h"
 #include "daemon/engine/sessions.h"
 #include "daemon/engine/slot_order.h"
@@ -69,7 +70,7 @@ struct Core {
         copier(the_copier),
         sink(the_sink),
         options(the_options),
-        sessions(the_options.sessions_max),
+        sessions(the_options.sessions_max, ledger),
         ops(the_options.ops_max, the_options.items_max),
         leases(the_options.leases_max, the_options.lease_nodes_max) {}
 
@@ -80,6 +81,7 @@ struct Core {
   EngineOptions options;
   Instant now{};
   Counters counters;
+  FlushLedger ledger;                     // before the sessions, which read it
   SessionTable sessions;
   OpTable ops;
   LeaseTable leases;

@@ -6,43 +6,45 @@
 #include <cstdint>
 
 #include "proto/blob_header.h"
-#include "proto/messages.h"
 
 namespace hc {
 
 // X(name, meaning)
-#define HC_ENGINE_COUNTERS(X)                                                              \
-  X(pages_stored, "pages of stores with at least one part copied in")                      \
-  X(pages_deduplicated, "pages of stores with nothing to copy")                            \
-  X(pages_hit_l2, "pages of loads, reloads and pins served from memory")                   \
-  X(pages_hit_l3, "pages of loads and reloads with a part read from disk")                 \
-  X(pages_missed, "pages of loads, reloads and pins that were absent or damaged")          \
-  X(pages_freed, "pages forgotten by free_object, clear and clear of a space")             \
-  X(pages_evicted_l2, "pages dropped from memory to make room")                            \
-  X(pages_evicted_l3, "pages dropped from disk to make room")                              \
-  X(bytes_stored, "payload bytes copied in by stores")                                     \
-  X(bytes_loaded, "payload bytes copied out by loads")                                     \
-  X(bytes_spilled, "blob bytes written to slots")                                          \
-  X(bytes_read, "blob bytes read from slots")                                              \
-  X(spills, "parts written to slots")                                                      \
-  X(spill_failures, "parts that could not be written to a slot")                           \
-  X(reads, "parts read from slots")                                                        \
-  X(read_failures, "reads of slots that the device failed")                                \
-  X(slots_quarantined, "slots set aside because the device failed on them")                \
-  X(commits, "group commits that succeeded")                                               \
-  X(commit_failures, "group commits that failed and will be tried again")                  \
-  X(rows_committed, "index rows put by group commits")                                     \
-  X(rows_erased, "index rows erased by group commits")                                     \
-  X(commit_ns, "time spent in group commits, flush included")                              \
-  X(operations, "operations accepted")                                                     \
-  X(operations_busy, "operations answered busy")                                           \
-  X(operations_late, "operations whose deadline passed while a copy could touch memory")   \
-  X(operations_timed_out, "operations ended by their deadline")                            \
-  X(operations_cancelled, "operations ended by cancel or by the end of their session")     \
-  X(memory_faults, "copies that could not touch client memory")                            \
-  X(stores_discarded, "parts dropped because their store was late or ended")               \
-  X(sessions_opened, "sessions attached")                                                  \
-  X(sessions_closed, "sessions ended")                                                     \
+#define HC_ENGINE_COUNTERS(X)                                                                \
+  X(pages_stored, "pages of stores with at least one part copied in")                        \
+  X(pages_deduplicated, "pages of stores with nothing to copy")                              \
+  X(pages_hit_l2, "pages of loads, reloads and pins served from memory")                     \
+  X(pages_hit_l3, "pages of loads and reloads with a part read from disk")                   \
+  X(pages_missed, "pages of loads, reloads and pins that were absent or damaged")            \
+  X(pages_freed, "pages forgotten by free_object, clear and clear of a space")               \
+  X(pages_evicted_l2, "pages dropped from memory to make room")                              \
+  X(pages_evicted_l3, "pages dropped from disk to make room")                                \
+  X(bytes_stored, "payload bytes copied in by stores")                                       \
+  X(bytes_loaded, "payload bytes copied out by loads")                                       \
+  X(bytes_spilled, "blob bytes written to slots")                                            \
+  X(bytes_read, "blob bytes read from slots")                                                \
+  X(spills, "parts written to slots")                                                        \
+  X(spill_failures, "parts that could not be written to a slot")                             \
+  X(spills_repeated, "parts written again because a flush had failed")                       \
+  X(reads, "parts read from slots")                                                          \
+  X(read_failures, "reads of slots that the device failed")                                  \
+  X(slots_quarantined, "slots set aside because the device failed on them, clears included") \
+  X(commits, "group commits that succeeded")                                                 \
+  X(commit_failures, "group commits that failed and will be tried again")                    \
+  X(rows_committed, "index rows put by group commits")                                       \
+  X(rows_erased, "index rows erased by group commits")                                       \
+  X(commit_ns, "time spent in group commits, flush included")                                \
+  X(superblock_failures, "writes of the superblock that failed and will be tried again")     \
+  X(operations, "operations accepted")                                                       \
+  X(operations_refused, "requests that did not become operations: full, or session ended")   \
+  X(operations_busy, "operations answered busy")                                             \
+  X(operations_late, "operations whose deadline passed while a copy could touch memory")     \
+  X(operations_timed_out, "operations ended by their deadline")                              \
+  X(operations_cancelled, "operations ended by cancel or by the end of their session")       \
+  X(memory_faults, "operations ended because their client memory could not be touched")      \
+  X(stores_discarded, "parts dropped because their store was late or ended")                 \
+  X(sessions_opened, "sessions attached")                                                    \
+  X(sessions_closed, "sessions ended")                                                       \
   X(status_overflow, "status table entries that found no place")
 
 struct Counters {
@@ -50,7 +52,6 @@ struct Counters {
   HC_ENGINE_COUNTERS(HC_COUNTER_FIELD)
 #undef HC_COUNTER_FIELD
   std::array<std::uint64_t, kBlobVerdicts> verify{};  // failed checks by BlobVerdict
-  std::array<std::uint64_t, kVerbs> verbs{};          // operations by verb
 
   std::uint64_t verify_failures() const {
     std::uint64_t total = 0;

@@ -99,7 +99,7 @@ void DiskFill::on_read(const IoEvent& event) {
   }
   if (event.code != Code::ok) {
     ++core.counters.read_failures;
-    fail(ref, BlobVerdict::good, true);
+    fail(ref, BlobVerdict::good, event.device_failed());  // else: a miss this time, no more
     return;
   }
   core.counters.bytes_read += core.slab_of(ref)->header().slot_bytes;
@@ -134,7 +134,8 @@ void DiskFill::on_sum(PartRef ref, std::uint32_t crc) {
   works_.forget.settle(page);
 }
 
-// `verdict` good: nothing wrong with the bytes (the page was forgotten, or the device failed).
+// `verdict` good: nothing wrong with the bytes (the page was forgotten, the device failed, or the
+// read was not done). Only what is damaged loses its stored copy.
 void DiskFill::fail(PartRef ref, BlobVerdict verdict, bool device_failed) {
   Core& core = works_.core;
   Part& part = core.catalog->part(ref);

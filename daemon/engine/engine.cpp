@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine: opens the store, runs the turn, routes completions.
+// engine: runs the turn, routes completions.
 #include "daemon/engine/engine.h"
 
-#include "daemon/log/log.h"
+#include <algorithm>
+
 #include "proto/check.h"
 
 namespace hc {
@@ -15,72 +16,34 @@ Engine::Engine(Disk& disk, Index& index, Copier& copier, CompletionSink& sink,
 
 Engine::~Engine() = default;
 
-Result<void> Engine::open(const Uuid& new_uuid) {
-  HC_CHECK(state_ == EngineState::closed);
-  auto superblock = SuperblockFile::open(disk_, new_uuid);
-  HC_TRY(superblock);
-  superblock_ = std::move(*superblock);
-  slabs_ = std::make_unique<SlabSet>(disk_, superblock_->current().store_uuid,
-                                     core_->options.spaces.l3_bytes);
-  spaces_ = std::make_unique<SpaceSet>(*slabs_, *superblock_, core_->options.spaces);
-  core_->superblock = superblock_.get();
-  core_->spaces = spaces_.get();
-  works_ = std::make_unique<Works>(*core_);
-  verbs_ = std::make_unique<Verbs>(*works_);
-  state_ = EngineState::holding;
-  return {};
-}
-
-Result<void> Engine::cold_start(ColdStartMode mode) {
-  HC_CHECK(state_ == EngineState::holding);
-  if (mode == ColdStartMode::clear) {
-    superblock_->raise_epoch(true);
-    HC_TRY_VOID(superblock_->write_blocking_now());
-  }
-  const IndexIdentity identity{superblock_->current().store_uuid, superblock_->current().epoch};
-  auto opened = core_->index.open(identity);
-  if (mode == ColdStartMode::clear) {
-    // A damaged index is no obstacle to an empty start.
-    if (!opened && opened.error().code == Code::corrupt) {
-      opened = core_->index.reset(identity);
-    }
-    HC_TRY(opened);
-    begin_serving();
-    return {};
-  }
-  HC_TRY(opened);
-  recovery_ = std::make_unique<Recovery>(*works_);
-  HC_TRY_VOID(recovery_->start());
-  load_progress_ = recovery_->progress();
-  state_ = EngineState::loading;
-  return {};
-}
-
-void Engine::begin_serving() {
-  recovery_.reset();
-  state_ = EngineState::serving;
-}
-
 void Engine::route(const IoEvent& event) {
   switch (io_owner(event.cookie)) {
     case IoOwner::spill: works_->spiller.on_write(event); return;
     case IoOwner::fill: works_->fills.on_read(event); return;
     case IoOwner::zero: works_->forget.on_zero(event); return;
     case IoOwner::commit: works_->commit.on_sync(event); return;
-    case IoOwner::superblock: superblock_->on_event(*io_, event); return;
+    case IoOwner::superblock: on_superblock(event); return;
     case IoOwner::scan: recovery_->on_scan(event); return;
   }
   HC_UNREACHABLE();
 }
 
+// While the engine holds, a write would meet the blocking ones of the cold start.
 void Engine::turn_superblock() {
-  if (superblock_->wants_write() && io_->can_start(IoKind::write_raw)) {
+  if (state_ != EngineState::holding && superblock_->wants_write(core_->now) &&
+      io_->can_start(IoKind::write_raw)) {
     superblock_->start_write(*io_, io_cookie(IoOwner::superblock, 0));
   }
 }
 
+void Engine::on_superblock(const IoEvent& event) {
+  const auto interval_ns = std::int64_t{core_->options.commit_interval_ms} * kNsPerMs;
+  core_->counters.superblock_failures += event.code == Code::ok ? 0U : 1U;
+  superblock_->on_event(*io_, event, core_->now + interval_ns);
+}
+
 void Engine::turn_loading() {
-  if (state_ != EngineState::loading) {
+  if (state_ != EngineState::loading || stopping_) {
     return;
   }
   const bool loaded = recovery_->turn();
@@ -92,6 +55,9 @@ void Engine::turn_loading() {
 
 void Engine::turn_works() {
   if (core_->catalog == nullptr) {
+    if (state_ == EngineState::serving) {
+      works_->commit.turn();  // rows of a store that serves no family are erased all the same
+    }
     return;
   }
   works_->copies.turn();
@@ -133,15 +99,27 @@ Instant Engine::next_deadline() const {
       next = at.deadline;
     }
   }
-  if (works_ != nullptr && works_->commit.waits_for_time() && works_->commit.next_due() < next) {
-    next = works_->commit.next_due();
+  // While it loads, what recovery has queued waits for the end of the load, not for the time.
+  if (state_ == EngineState::serving && works_->commit.waits_for_time()) {
+    next = std::min(next, works_->commit.next_due());
+  }
+  const bool retries = superblock_ != nullptr && superblock_->write_waits();
+  if (retries && core_->now < superblock_->retry_at()) {
+    next = std::min(next, superblock_->retry_at());
   }
   return wants_turn_ ? core_->now : next;
 }
 
 bool Engine::drained() {
+  stopping_ = true;
+  if (state_ != EngineState::serving) {
+    return io_->jobs() == 0;  // a load ends here; only what it reads now comes in
+  }
   works_->commit.request_soon();
-  return io_->jobs() == 0 && works_->commit.idle() && !works_->commit.has_work() &&
+  // A dead index takes nothing any more: there is nothing to wait for.
+  const bool committed =
+      works_->commit.idle() && (!works_->commit.has_work() || works_->commit.index_dead());
+  return io_->jobs() == 0 && committed &&
          works_->copies.idle() && works_->spiller.queued() == 0 && superblock_->is_durable() &&
          core_->ops.active().empty();
 }

@@ -5,6 +5,7 @@
 // Owner: the reactor thread; turn() is called once per turn of its loop, with the time frozen.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,9 @@ enum class ColdStartMode : std::uint8_t { clear, load };
 // Where an operator's order stands.
 enum class OrderState : std::uint8_t { idle, running, done };
 
+// Why a daemon that does not serve yet refuses: it loads, or it holds its cold start.
+Error not_serving(EngineState state);
+
 class Engine {
  public:
   Engine(Disk& disk, Index& index, Copier& copier, CompletionSink& sink,
@@ -29,7 +33,8 @@ class Engine {
   // Opens the superblock (created with `new_uuid` when there is none) and takes the volume's lock.
   // Blocking. Afterwards the engine is holding.
   Result<void> open(const Uuid& new_uuid);
-  // Leaves hold. clear is done on return; load goes on in turn() until the state is serving.
+  // Leaves hold. clear is done on return; load goes on in turn() until the state is serving. After
+  // an error the engine holds as before, and the operator may say load or clear again.
   Result<void> cold_start(ColdStartMode mode);
 
   // The loop has read the clock: requests submitted from here on are accepted at this time.
@@ -55,18 +60,27 @@ class Engine {
   bool is_quiet(SessionId session);        // no operation of the session is open
   std::size_t release_leases(SessionId session);
   void close_session(SessionId session);   // quiet, no lease
-  // The session goes on in the space with this weight version. Quiet, leases released.
+  // The session goes on in the space with this weight version; its leases end. Needs a quiet
+  // session. After an error it is where it was, leases included, and still ended.
   Result<SpaceNo> switch_space(SessionId session, const std::string& weight_version);
   void submit(SessionId session, OpRequest request) { verbs_->submit(session, std::move(request)); }
 
-  // Operator's orders, one at a time. Errors: busy, not_found, not_ready.
+  // Operator's orders, one at a time. Errors: busy, not_found, not_ready. A clear of the store
+  // takes over a clear of a space that is running; both are done when it is. Pages are unreachable
+  // on return; an order that ends with an error may not have made that last over a restart.
   Result<std::uint64_t> start_clear();
   Result<std::uint64_t> start_clear_space(SpaceNo space);
   OrderState order_state() const { return order_; }
+  // How the order ended; for one that is done.
+  const Result<void>& order_result() const { return order_result_; }
   void finish_order() { order_ = OrderState::idle; }
-  // Everything stored before this call is durable once barrier_reached(barrier).
+  // A clear of the store whose order has failed goes on when it can; until then nothing attaches.
+  bool clearing_store() const { return clearing_store_; }
+  // Everything stored before this call is durable or lost once barrier_reached(barrier); then
+  // barrier_result says, once, whether all of it is durable: else io_error or no_space.
   std::uint64_t barrier_now();
   bool barrier_reached(std::uint64_t barrier);
+  Result<void> barrier_result(std::uint64_t barrier);
   // Stop: commits what is written. True when nothing is in flight and nothing waits.
   bool drained();
 
@@ -76,14 +90,31 @@ class Engine {
   PageKeeper& pages() { return works_->pages; }
   const LoadProgress& load_progress() const { return load_progress_; }
   StatsReply stats();
+  // Nothing becomes durable now: commits or the superblock fail, or the index is dead, which a
+  // clear repairs.
+  bool index_failed() const { return works_ != nullptr && works_->commit.is_failing(); }
+  // Slots that are set aside now because the device failed on them.
+  std::uint64_t slots_quarantined() const;
 
  private:
   void route(const IoEvent& event);
   void turn_superblock();
+  void on_superblock(const IoEvent& event);
   void turn_loading();
   void turn_works();
   void turn_clear();
+  void turn_clear_store();
+  bool clear_is_durable();
+  void empty_store(const Result<void>& index_reset);
+  void drop_unused_spaces();
+  bool space_is_used(SpaceNo space);
+  void end_order(Result<void> result);
+  Result<void> start_empty();
+  Result<void> start_load();
+  void abandon_start();
+  void build_works();
   void begin_serving();
+  std::uint64_t frames_leased() const;
 
   Disk& disk_;
   std::unique_ptr<IoQueue> io_;
@@ -98,11 +129,17 @@ class Engine {
   std::vector<IoEvent> events_;
   EngineState state_ = EngineState::closed;
   OrderState order_ = OrderState::idle;
+  Result<void> order_result_;
   bool clearing_store_ = false;
+  SpaceNo clearing_space_{};              // of a running order, unless clearing_store_
   std::uint64_t order_pages_ = 0;         // clear of a space: pages to be freed
   std::uint64_t order_freed_at_start_ = 0;
   std::uint64_t order_sequence_ = 0;      // superblock sequence that must be durable
+  std::uint32_t order_failures_ = 0;      // failed superblock writes when it began
+  std::map<std::uint64_t, std::uint64_t> barriers_;  // open ones of the operator: losses told
+  std::uint64_t losses_told_ = 0;         // to the operator
   bool wants_turn_ = false;               // something was changed between two turns
+  bool stopping_ = false;                 // nothing new is begun
 };
 
 }  // namespace hc

@@ -5,10 +5,16 @@
 
 namespace hc {
 
+Error not_serving(EngineState state) {
+  return make_error(Code::not_ready,
+                    state == EngineState::loading
+                        ? "the daemon loads its store: cachectl status shows how far it is"
+                        : "the daemon holds its cold start: cachectl cold-start load|clear");
+}
+
 Result<Engine::Attachment> Engine::attach(const AttachSpec& spec) {
   if (state_ != EngineState::serving) {
-    return make_error(Code::not_ready, "the daemon holds its cold start: "
-                                       "cachectl cold-start load|clear");
+    return not_serving(state_);
   }
   if (clearing_store_) {
     return make_error(Code::busy, "the store is being cleared");
@@ -58,12 +64,13 @@ void Engine::close_session(SessionId session) {
 Result<SpaceNo> Engine::switch_space(SessionId id, const std::string& weight_version) {
   EngineSession* session = core_->sessions.find(id);
   HC_CHECK(session != nullptr);
-  HC_CHECK(session->ops == 0 && session->leases == 0);
+  HC_CHECK(session->ops == 0);
   SpaceDescriptor descriptor = spaces_->space(session->space).descriptor;
   descriptor.weight_version = weight_version;
   HC_TRY_VOID(validate_space(descriptor));
   auto space = spaces_->add(descriptor, spaces_->family().shards_on_node);
   HC_TRY(space);
+  release_leases(id);  // only now: a refused switch costs nothing
   session->space = *space;
   session->ended = false;
   return *space;

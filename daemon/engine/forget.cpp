@@ -7,6 +7,12 @@
 
 namespace hc {
 
+namespace {
+
+constexpr std::uint8_t kWipeRepeatsMax = 16;
+
+}  // namespace
+
 // Whoever waits for this part to become written or durable is told that it will not.
 void Forget::stop_spill(PartRef ref) {
   Core& core = works_.core;
@@ -28,6 +34,7 @@ void Forget::doom(PageId id, Doom how, FreeToken token) {
   HC_CHECK(page.in_use && !page.doomed);
   HC_CHECK(how != Doom::none);
   ++core.counters.pages_freed;
+  works_.spiller.note_doom();
   works_.pages.busy(id);  // the events below must not settle the page under us
   works_.pages.unlink(id);
   page.doom = how;
@@ -39,7 +46,8 @@ void Forget::doom(PageId id, Doom how, FreeToken token) {
   }
   for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
     const PartRef ref = core.catalog->ref(id, at);
-    const Part& part = core.catalog->part(ref);
+    Part& part = core.catalog->part(ref);
+    part.repeats = 0;
     if (part.l3 >= L3State::written) {
       core.slot_order.order(*core.family().slabs[at]).remove(part.slot.value);
     }
@@ -127,6 +135,9 @@ void Forget::on_zero(const IoEvent& event) {
   Slab& slab = core.spaces->slabs().slab(slab_id);
   if (event.code == Code::ok) {
     part.wiped = true;
+  } else if (event.code == Code::io_error && !event.device_failed() &&
+             part.repeats < kWipeRepeatsMax) {
+    ++part.repeats;  // the kernel could not take it: settle wipes it again
   } else {
     slab.mark_quarantined(part.slot);
     ++core.counters.slots_quarantined;

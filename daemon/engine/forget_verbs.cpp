@@ -27,12 +27,16 @@ void Verbs::start_free(std::uint32_t index) {
 }
 
 void Verbs::start_flush(std::uint32_t index) {
-  core_.ops.op(index).barrier = next_barrier_ - 1;
+  Op& op = core_.ops.op(index);
+  op.barrier = next_barrier_ - 1;
+  op.losses_told = core_.sessions.find(op.session)->losses_told;
   ++flushes_open_;
   works_.commit.request_soon();
   check_flushes();
 }
 
+// A flush ends when every part that it covers has become durable or is lost, or when the index can
+// take no row any more.
 void Verbs::check_flushes() {
   const LruList& unsettled = core_.catalog->unsettled();
   const std::uint64_t oldest = unsettled.empty()
@@ -42,16 +46,27 @@ void Verbs::check_flushes() {
   const std::vector<std::uint32_t> active = core_.ops.active();
   for (const std::uint32_t index : active) {
     const Op& op = core_.ops.op(index);
-    if (op.verb() != Verb::flush || op.ending) {
+    if (!op.in_use || op.verb() != Verb::flush || op.ending) {
       continue;
     }
-    if (op.barrier < oldest) {
-      ends_.finish(index, Code::ok, Ack::done);
+    const bool settled = op.barrier < oldest;
+    if (settled || works_.commit.index_dead()) {
+      finish_flush(index, settled ? Code::ok : works_.commit.failure_code());
     } else {
       ++flushes_open_;
       works_.commit.request_soon();
     }
   }
+}
+
+void Verbs::finish_flush(std::uint32_t index, Code code) {
+  const Op& op = core_.ops.op(index);
+  const Code lost = core_.ledger.first_covered(op.losses_told, op.barrier);
+  if (lost != Code::ok) {
+    std::uint64_t& told = core_.sessions.find(op.session)->losses_told;
+    told = std::max(told, core_.ledger.told_by(op.losses_told, op.barrier));
+  }
+  ends_.finish(index, lost != Code::ok ? lost : code, Ack::done);
 }
 
 void Verbs::start_cancel(std::uint32_t index) {
@@ -62,10 +77,13 @@ void Verbs::start_cancel(std::uint32_t index) {
       entry.target_slot < kOpSlotsPerSession ? session->op_of_slot[entry.target_slot] : kNone32;
   const bool found = target != kNone32 && target != index &&
                      core_.ops.op(target).request.entry.op_sequence == entry.target_sequence;
+  const std::uint32_t use = op.use;
   if (found) {
     ends_.end(target, Code::cancelled);
   }
-  ends_.finish(index, found ? Code::ok : Code::not_found, Ack::done);
+  if (op.in_use && op.use == use && !op.ending) {  // the target's answer may have ended the session
+    ends_.finish(index, found ? Code::ok : Code::not_found, Ack::done);
+  }
 }
 
 }  // namespace hc

@@ -3,12 +3,20 @@
 #include "daemon/engine/group_commit.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "daemon/engine/works.h"
 #include "daemon/log/log.h"
 #include "proto/check.h"
 
 namespace hc {
+
+namespace {
+
+// After that many failures in a row nobody waits for a commit any more.
+constexpr std::uint32_t kFailuresMax = 3;
+
+}  // namespace
 
 void GroupCommit::mark_dirty(PageId id) {
   Page& page = works_.core.catalog->page(id);
@@ -43,19 +51,27 @@ bool GroupCommit::has_work() const {
   return !dirty_.empty() || !erases_.empty() || !limbo_.empty();
 }
 
-void GroupCommit::reset() {
+bool GroupCommit::is_failing() const {
+  return index_dead_ || failures_ >= kFailuresMax ||
+         works_.core.superblock->failures_in_row() >= kFailuresMax;
+}
+
+void GroupCommit::reset(const Result<void>& index_reset) {
   HC_CHECK(idle() && paused_);
+  failures_ = 0;
+  failure_code_ = Code::io_error;
+  index_dead_ = !index_reset;
   for (const PageId id : dirty_) {
     works_.core.catalog->page(id).dirty = false;  // else it could never queue again
   }
   dirty_.clear();
-  for (const Erase& erase : erases_) {
-    works_.events->freed(erase.token);
-  }
-  erases_.clear();
   limbo_.clear();
   flushes_.clear();
   soon_ = false;
+  // Last: what is told here may queue new erases.
+  for (const Erase& erase : std::exchange(erases_, {})) {
+    works_.events->freed(erase.token);
+  }
 }
 
 Instant GroupCommit::next_due() const {
@@ -133,7 +149,8 @@ void GroupCommit::collect_erases() {
   Core& core = works_.core;
   while (!erases_.empty()) {
     const Erase& erase = erases_.front();
-    const PageId live = core.catalog->find(erase.space, erase.hash);
+    const PageId live =
+        core.catalog == nullptr ? kNoPage : core.catalog->find(erase.space, erase.hash);
     if (live != kNoPage && core.catalog->has_stored_part(live)) {
       core.catalog->page(live).dirty = false;
       add_row(live);
@@ -212,6 +229,7 @@ void GroupCommit::on_sync(const IoEvent& event) {
     return;
   }
   fail(make_error(sync_code_, "sync of a slab", event.sys_errno));
+  failed_syncs_.clear();
 }
 
 void GroupCommit::commit_rows() {
@@ -232,6 +250,7 @@ void GroupCommit::settle_written(const Group::Written& written) {
     return;  // dropped or evicted meanwhile; its slot is in the next group's limbo
   }
   part.l3 = L3State::durable;
+  part.repeats = 0;
   count_written(-1);
   core.slab_of(written.ref)->mark_committed(part.slot);
   if (core.catalog->unsettled().contains(written.ref.value)) {
@@ -245,6 +264,7 @@ void GroupCommit::succeed() {
   Core& core = works_.core;
   ++core.counters.commits;
   ++core.moves;
+  failures_ = 0;
   core.counters.commit_ns += static_cast<std::uint64_t>(core.now - started_);
   state_ = State::idle;
   Group group = std::move(group_);
@@ -288,6 +308,9 @@ void GroupCommit::requeue(const Group& group) {
 // the group: the kernel may have dropped its bytes and marked them clean.
 void GroupCommit::fail_unflushed() {
   Core& core = works_.core;
+  if (failed_syncs_.empty()) {
+    return;
+  }
   std::vector<PartRef> lost;
   const LruList& unsettled = core.catalog->unsettled();
   for (std::uint32_t at = unsettled.oldest(); at != kNone32; at = unsettled.newer_than(at)) {
@@ -302,11 +325,25 @@ void GroupCommit::fail_unflushed() {
       continue;
     }
     works_.pages.hold(page);  // the events below must not end it
-    works_.spiller.fail_written(ref, sync_code_);
+    works_.spiller.write_again(ref, sync_code_);
     works_.pages.publish_status(page);
     works_.pages.drop_hold(page);
     works_.forget.settle(page);
     works_.pages.end_if_empty(page);
+  }
+}
+
+// The index is dead: whoever waits for a part to become durable would wait for ever.
+void GroupCommit::tell_waiters() {
+  const LruList& unsettled = works_.core.catalog->unsettled();
+  std::vector<PartRef> parts;
+  for (std::uint32_t at = unsettled.oldest(); at != kNone32; at = unsettled.newer_than(at)) {
+    parts.push_back(PartRef{at});
+  }
+  for (const PartRef ref : parts) {
+    if (works_.core.catalog->part(ref).l3 == L3State::written) {
+      works_.events->part_spill_failed(ref, failure_code_);
+    }
   }
 }
 
@@ -316,10 +353,18 @@ void GroupCommit::fail(const Error& error) {
   ++core.moves;
   log_warn("commit.failed", {{"reason", error.message()}});
   state_ = State::idle;
+  ++failures_;
+  failure_code_ = error.code == Code::no_space ? Code::no_space : Code::io_error;
+  index_dead_ = core.index.is_dead();
   const Group group = std::move(group_);
   group_ = Group{};
   requeue(group);
-  fail_unflushed();
+  if (core.catalog != nullptr) {
+    fail_unflushed();
+    if (index_dead_) {
+      tell_waiters();
+    }
+  }
   not_before_ = core.now + std::int64_t{core.options.commit_interval_ms} * kNsPerMs;
 }
 

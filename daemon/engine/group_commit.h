@@ -46,8 +46,15 @@ class GroupCommit {
     written_waiting_ += static_cast<std::uint64_t>(delta);  // wraps back: the sum is not negative
   }
   void pause(bool paused) { paused_ = paused; }
-  // Clear: forgets everything queued; idle and paused.
-  void reset();
+  // Clear: forgets everything queued; idle and paused. `reset` is how the reset of the index ended.
+  void reset(const Result<void>& index_reset);
+
+  // Commits have failed several times in a row, or the superblock can't be written that they wait
+  // for: nothing becomes durable and no slot becomes free now. They are tried on.
+  bool is_failing() const;
+  // The index takes no row any more until it is reset, which a clear does.
+  bool index_dead() const { return index_dead_; }
+  Code failure_code() const { return failure_code_; }
 
  private:
   enum class State : std::uint8_t { idle, flushing, committing };
@@ -82,6 +89,7 @@ class GroupCommit {
   void fail(const Error& error);
   void requeue(const Group& group);
   void fail_unflushed();
+  void tell_waiters();
 
   Works& works_;
   State state_ = State::idle;
@@ -99,6 +107,9 @@ class GroupCommit {
   Instant first_waiting_{};                     // when the oldest waiting row came
   Instant started_{};
   Instant not_before_{};                        // back-off after a failure
+  std::uint32_t failures_ = 0;                  // in a row
+  Code failure_code_ = Code::io_error;          // of the last one: io_error or no_space
+  bool index_dead_ = false;
 };
 
 }  // namespace hc

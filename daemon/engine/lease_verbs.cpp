@@ -100,6 +100,10 @@ void Verbs::start_reload(std::uint32_t index) {
     ends_.finish(index, Code::not_found, Ack::done);
     return;
   }
+  if (!works_.pages.can_fit(frames)) {
+    ends_.finish(index, Code::no_space, Ack::done);
+    return;
+  }
   // The lease holds the pages before room is made, so that none of them is evicted for it.
   if (!lease_pages(index)) {
     return;

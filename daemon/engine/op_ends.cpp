@@ -53,6 +53,7 @@ void OpEnds::report(std::uint32_t index, Ack ack) {
   Op& op = works_.core.ops.op(index);
   CompletionEntry entry = entry_of(op);
   entry.ack = static_cast<std::uint8_t>(ack);
+  entry.code = static_cast<std::int32_t>(ack == Ack::late ? Code::timed_out : Code::ok);
   entry.page_count = static_cast<std::uint32_t>(op.request.pages.size());
   if (op.lease != kNoLease && ack != Ack::late && !op.lease_reported) {
     entry.lease = op.lease.value;
@@ -75,9 +76,13 @@ void OpEnds::count_end(const Op& op, Code code) {
   }
 }
 
+// The sink may end the operation's whole session before it returns: `ending` keeps that from
+// finishing this one again.
 void OpEnds::finish(std::uint32_t index, Code code, Ack ack) {
   Core& core = works_.core;
   Op& op = core.ops.op(index);
+  HC_CHECK(op.in_use);
+  op.ending = true;
   HC_CHECK(op.items.empty());
   HC_CHECK(op.copies == 0);
   count_end(op, code);
@@ -155,28 +160,29 @@ void OpEnds::continue_end(std::uint32_t index) {
 
 void OpEnds::expire() {
   Core& core = works_.core;
+  // Any answer may end other operations, so the list is taken first.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> expired;
   for (const std::uint32_t index : core.ops.active()) {
     const Op& op = core.ops.op(index);
-    if (op.deadline > core.now) {
-      continue;
-    }
-    if (op.ending) {
-      report_late(index);  // it failed before its deadline, and a copy still holds it open
-    } else {
+    if (op.deadline <= core.now) {
       expired.emplace_back(index, op.use);
     }
   }
   for (const auto& [index, use] : expired) {
     const Op& op = core.ops.op(index);
-    if (op.in_use && op.use == use) {
+    if (!op.in_use || op.use != use) {
+      continue;
+    }
+    if (op.ending) {
+      report_late(index);  // it failed before its deadline, and a copy still holds it open
+    } else {
       end(index, Code::timed_out);
     }
   }
 }
 
 void OpEnds::refuse(SessionId session, const RequestEntry& request, Code code) {
-  ++works_.core.counters.operations;
+  ++works_.core.counters.operations_refused;
   works_.core.counters.operations_busy += code == Code::busy ? 1U : 0U;
   CompletionEntry entry{};
   entry.verb = request.verb;

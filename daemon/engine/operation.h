@@ -48,6 +48,7 @@ struct Op {
   std::uint32_t waiting_parts = 0;   // reload: parts not resident yet
   std::uint32_t free_left = 0;       // free_object: pages not gone yet
   std::uint64_t barrier = 0;         // flush: parts up to here
+  std::uint64_t losses_told = 0;     // flush: what its session knew when it began
   LeaseId lease = kNoLease;
   std::uint64_t store_sequence = 0;
   std::uint32_t pages_from_l3 = 0;

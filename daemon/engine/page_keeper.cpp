@@ -7,6 +7,13 @@
 
 namespace hc {
 
+namespace {
+
+// Pages at the old end of L2 that are looked at for records, beside as many as are wanted.
+constexpr std::uint32_t kRecordLooksMax = 64;
+
+}  // namespace
+
 PageId PageKeeper::find_or_create(SpaceNo space, const PageHash& hash) {
   Catalog& catalog = *core_.catalog;
   const PageId known = catalog.find(space, hash);
@@ -114,6 +121,16 @@ void PageKeeper::drop_busy(PageId id) {
   core_.catalog->update_l2_order(id);
 }
 
+bool PageKeeper::can_fit(std::span<const std::uint32_t> frames_by_kind) const {
+  const auto& pools = core_.family().frames;
+  for (std::size_t kind = 0; kind < pools.size(); ++kind) {
+    if (frames_by_kind[kind] > pools[kind].frame_count()) {
+      return false;
+    }
+  }
+  return true;
+}
+
 bool PageKeeper::ensure_frames(std::uint16_t kind, std::uint32_t count) {
   FramePool& pool = core_.family().frames[kind];
   while (pool.free_count() < count) {
@@ -126,10 +143,20 @@ bool PageKeeper::ensure_frames(std::uint16_t kind, std::uint32_t count) {
   return true;
 }
 
+// A page with a stored part keeps its record when it leaves L2, so it stays there.
 bool PageKeeper::ensure_records(std::uint32_t count) {
   Catalog& catalog = *core_.catalog;
-  while (catalog.pages_free() < count && !catalog.l2_order().empty()) {
-    evict_l2(PageId{catalog.l2_order().oldest()});
+  const LruList& order = catalog.l2_order();
+  std::uint32_t at = order.oldest();
+  for (std::uint32_t looks = 0; looks < count + kRecordLooksMax && at != kNone32; ++looks) {
+    const std::uint32_t newer = order.newer_than(at);
+    if (catalog.pages_free() >= count) {
+      return true;
+    }
+    if (!catalog.has_stored_part(PageId{at})) {
+      evict_l2(PageId{at});
+    }
+    at = newer;
   }
   while (catalog.pages_free() < count && works_.spiller.evict_oldest()) {
   }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "daemon/engine/core.h"
 
@@ -28,15 +29,18 @@ class PageKeeper {
   bool end_if_empty(PageId page);
 
   void hold(PageId page);
-  // The caller calls settle() of the page's room afterwards if it was doomed.
+  // The caller calls Forget::settle of the page afterwards.
   void drop_hold(PageId page);
   void busy(PageId page);
   void drop_busy(PageId page);
 
   // Frames.
+  // Whether L2 has that many frames of each kind at all. Evicts nothing.
+  bool can_fit(std::span<const std::uint32_t> frames_by_kind) const;
   // Evicts unheld pages, oldest first, until `count` frames of the kind are free.
   bool ensure_frames(std::uint16_t kind, std::uint32_t count);
-  // Evicts from L2, then from both tiers, until `count` new pages fit into the catalog.
+  // Evicts pages that only L2 has, then from both tiers, until `count` new pages fit into the
+  // catalog.
   bool ensure_records(std::uint32_t count);
   void evict_l2(PageId page);
   void drop_frame(PartRef ref);  // resident or filling -> absent

@@ -10,6 +10,13 @@
 
 namespace hc {
 
+namespace {
+
+// Reads of one header that the kernel may refuse; then the slot counts as unreadable.
+constexpr std::uint8_t kScanTriesMax = 16;
+
+}  // namespace
+
 Result<void> Recovery::start() {
   HC_TRY_VOID(read_index());
   std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
@@ -23,6 +30,7 @@ Result<void> Recovery::start() {
     }
   }
   progress_.slots_total = firsts_.size();
+  tries_.assign(firsts_.size(), 0);
   return {};
 }
 
@@ -54,6 +62,7 @@ Result<void> Recovery::read_index() {
     }
   };
   visitor.on_damaged_row = [&](const Error&) { ++progress_.rows_damaged; };
+  visitor.on_damaged_key = [&](const IndexErase& row) { unknown_rows_.push_back(row); };
   HC_TRY_VOID(core.index.visit(visitor));
   if (!ready && bound && core.spaces->bound()) {
     bound = core.spaces->open_existing_slabs();
@@ -69,39 +78,67 @@ void Recovery::add_row(const IndexRow& row) {
                     core.catalog->pages_free() > 0;
   if (!room || core.catalog->find(row.space, row.page) != kNoPage) {
     unknown_rows_.push_back({row.space, row.page});
+    note_unknown_slots(row);
     return;
   }
   const PageId page = works_.pages.find_or_create(row.space, row.page);
   core.catalog->page(page).last_access = row.last_access;
-  const SpaceDescriptor& family = core.family().descriptor;
   for (const IndexRowPart& part : row.parts) {
-    const bool replicated = part.shard == kShardReplicated;
-    const bool fits =
-        part.kind < family.kinds.size() && part.volume == 0 &&
-        replicated == (family.kinds[part.kind].placement == Placement::replicated) &&
-        (replicated || part.shard < family.world.shards());
-    const std::uint32_t index =
-        fits ? part_index(family, part.kind, replicated ? std::uint16_t{0} : part.shard) : 0;
-    Slab* slab = fits ? core.spaces->slab_of(index) : nullptr;
-    if (slab == nullptr || part.slot >= slab->slot_count()) {
+    const auto index = part_of_row(part);
+    if (!index) {
       ++progress_.dropped;
       works_.commit.mark_dirty(page);
       continue;
     }
     core.catalog->page(page).owner = part.owner;
-    candidates_.push_back({*core.family().slabs[index], SlotId{part.slot},
-                           core.catalog->ref(page, index), Generation{part.generation}, false});
+    candidates_.push_back({*core.family().slabs[*index], SlotId{part.slot},
+                           core.catalog->ref(page, *index), Generation{part.generation}, false});
+  }
+}
+
+// The family's part that an entry of a row names, if its slot is there.
+std::optional<std::uint32_t> Recovery::part_of_row(const IndexRowPart& part) const {
+  const Core& core = works_.core;
+  const SpaceDescriptor& family = core.spaces->family().descriptor;
+  const bool replicated = part.shard == kShardReplicated;
+  const bool fits = part.kind < family.kinds.size() && part.volume == 0 &&
+                    replicated == (family.kinds[part.kind].placement == Placement::replicated) &&
+                    (replicated || part.shard < family.world.shards());
+  if (!fits) {
+    return std::nullopt;
+  }
+  const std::uint32_t index =
+      part_index(family, part.kind, replicated ? std::uint16_t{0} : part.shard);
+  const Slab* slab = core.spaces->slab_of(index);
+  return slab != nullptr && part.slot < slab->slot_count() ? std::optional(index) : std::nullopt;
+}
+
+void Recovery::note_unknown_slots(const IndexRow& row) {
+  if (!works_.core.spaces->bound()) {
+    return;
+  }
+  for (const IndexRowPart& part : row.parts) {
+    if (const auto index = part_of_row(part)) {
+      unknown_slots_.push_back({*works_.core.family().slabs[*index], SlotId{part.slot}});
+    }
   }
 }
 
 bool Recovery::turn() {
   Core& core = works_.core;
-  while (next_read_ < firsts_.size() && core.io.can_start(IoKind::read_header)) {
-    const Candidate& candidate = candidates_[firsts_[next_read_]];
+  while ((!repeats_.empty() || next_read_ < firsts_.size()) &&
+         core.io.can_start(IoKind::read_header)) {
+    auto read = static_cast<std::uint32_t>(next_read_);
+    if (repeats_.empty()) {
+      ++next_read_;
+    } else {
+      read = repeats_.back();
+      repeats_.pop_back();
+    }
+    const Candidate& candidate = candidates_[firsts_[read]];
     const Slab& slab = core.spaces->slabs().slab(candidate.slab);
     core.io.start_read_header(slab.file(), slab.slot_offset(candidate.slot),
-                              io_cookie(IoOwner::scan, next_read_));
-    ++next_read_;
+                              io_cookie(IoOwner::scan, read));
   }
   if (reads_done_ < firsts_.size()) {
     return false;
@@ -113,6 +150,11 @@ bool Recovery::turn() {
 void Recovery::on_scan(const IoEvent& event) {
   const std::uint32_t read = io_value(event.cookie);
   HC_CHECK(read < firsts_.size());
+  // A read that the kernel could not take now says nothing about the slot.
+  if (event.code != Code::ok && !event.device_failed() && ++tries_[read] < kScanTriesMax) {
+    repeats_.push_back(read);
+    return;
+  }
   ++reads_done_;
   ++progress_.slots_scanned;
   const std::uint32_t first = firsts_[read];
@@ -153,6 +195,9 @@ void Recovery::judge(Candidate& candidate, const IoEvent& event) {
 
 void Recovery::install() {
   Core& core = works_.core;
+  for (const IndexErase& row : unknown_rows_) {
+    works_.commit.add_erase(row.space, row.page);
+  }
   if (core.catalog == nullptr) {
     return;
   }
@@ -178,10 +223,26 @@ void Recovery::install() {
       ++progress_.pages;
     }
   }
-  for (const IndexErase& row : unknown_rows_) {
-    works_.commit.add_erase(row.space, row.page);
-  }
   candidates_.clear();
+}
+
+// A slot that only rows name which are about to be erased waits for that as well.
+void Recovery::add_unknown_slots(SlabId slab, const std::vector<Slab::Live>& live,
+                                 std::vector<SlotId>& limbo) {
+  std::vector<bool> taken(works_.core.spaces->slabs().slab(slab).slot_count());
+  for (const Slab::Live& entry : live) {
+    taken[entry.slot.value] = true;
+  }
+  for (const SlotId slot : limbo) {
+    taken[slot.value] = true;
+  }
+  for (const SlotRef& named : unknown_slots_) {
+    if (named.slab == slab && !taken[named.slot.value]) {
+      taken[named.slot.value] = true;
+      limbo.push_back(named.slot);
+      works_.commit.add_limbo(named);
+    }
+  }
 }
 
 // The slots of one slab, and its eviction order: oldest access last. A slot of which every row was
@@ -208,6 +269,7 @@ void Recovery::install_slab(SlabId slab) {
       works_.commit.add_limbo({slab, candidate.slot});
     }
   }
+  add_unknown_slots(slab, live, limbo);
   core.spaces->slabs().slab(slab).rebuild(live, limbo);
   std::sort(order.begin(), order.end());
   for (const auto& [access, ref] : order) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "daemon/engine/works.h"
@@ -28,7 +29,7 @@ class Recovery {
  public:
   explicit Recovery(Works& works) : works_(works) {}
 
-  // Reads the index (blocking) and binds the family. `bind` is called with each space.
+  // Reads the index (blocking), adds its spaces and with the first of them the family.
   Result<void> start();
   // Issues header reads; true when everything has been judged and installed.
   bool turn();
@@ -46,8 +47,12 @@ class Recovery {
   Result<void> read_index();
   void add_row(const IndexRow& row);
   void judge(Candidate& candidate, const IoEvent& event);
+  void note_unknown_slots(const IndexRow& row);
+  std::optional<std::uint32_t> part_of_row(const IndexRowPart& part) const;
   void install();
   void install_slab(SlabId slab);
+  void add_unknown_slots(SlabId slab, const std::vector<Slab::Live>& live,
+                         std::vector<SlotId>& limbo);
 
   Works& works_;
   LoadProgress progress_;
@@ -56,7 +61,10 @@ class Recovery {
   std::size_t next_read_ = 0;
   std::size_t reads_done_ = 0;
   std::uint64_t clock_ = 0;
-  std::vector<IndexErase> unknown_rows_;  // rows of spaces or pages we can't hold
+  std::vector<std::uint32_t> repeats_;    // reads that the kernel could not take, by first
+  std::vector<std::uint8_t> tries_;       // of each read
+  std::vector<IndexErase> unknown_rows_;  // damaged, or of spaces or pages we can't hold
+  std::vector<SlotRef> unknown_slots_;    // named by such rows until their erase is committed
 };
 
 }  // namespace hc

@@ -6,7 +6,8 @@
 
 namespace hc {
 
-SessionTable::SessionTable(std::uint32_t sessions_max) : sessions_(sessions_max) {
+SessionTable::SessionTable(std::uint32_t sessions_max, const FlushLedger& ledger)
+    : sessions_(sessions_max), ledger_(ledger) {
   HC_CHECK(sessions_max <= 0xFFFF);
 }
 
@@ -22,6 +23,7 @@ SessionId SessionTable::open(SpaceNo space, std::uint16_t shard) {
     session.space = space;
     session.shard = shard;
     session.incarnation = incarnation;
+    session.losses_told = ledger_.last();
     session.op_of_slot.fill(kNone32);
     ++open_count_;
     return SessionId{incarnation << 16 | place};

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "daemon/engine/flush_ledger.h"
 #include "proto/handshake.h"
 #include "proto/ids.h"
 
@@ -34,6 +35,7 @@ struct EngineSession {
   SpaceNo space{};
   std::uint16_t shard = 0;
   std::uint64_t store_sequence = 0;
+  std::uint64_t losses_told = 0;    // by its flushes; it hears of no loss before its time
   std::uint32_t ops = 0;
   std::uint32_t leases = 0;
   std::uint32_t incarnation = 0;
@@ -43,7 +45,7 @@ struct EngineSession {
 
 class SessionTable {
  public:
-  explicit SessionTable(std::uint32_t sessions_max);
+  SessionTable(std::uint32_t sessions_max, const FlushLedger& ledger);
 
   // Nothing when the table is full.
   SessionId open(SpaceNo space, std::uint16_t shard);
@@ -57,6 +59,7 @@ class SessionTable {
 
  private:
   std::vector<EngineSession> sessions_;
+  const FlushLedger& ledger_;
   std::uint32_t open_count_ = 0;
 };
 

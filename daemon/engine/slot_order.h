@@ -24,20 +24,24 @@ class SlotOrder {
     }
   }
   void clear() { slabs_.clear(); }
+  static constexpr int kLooksMax = 64;
 
   LruList& order(SlabId slab) { return slabs_[slab.value].order; }
   PartRef owner(SlabId slab, std::uint32_t slot) const { return slabs_[slab.value].owners[slot]; }
   std::uint16_t slab_count() const { return static_cast<std::uint16_t>(slabs_.size()); }
 
-  // Puts the slot at the place of its page's last access; nearly always close to the front.
+  // Puts the slot at the place of its page's last access; nearly always close to the front. After a
+  // bounded look it goes where it stands: a little too new is better than a long stop.
   void insert(const Catalog& catalog, SlabId slab, PartRef ref) {
     PerSlab& at = slabs_[slab.value];
     const std::uint32_t slot = catalog.part(ref).slot.value;
     const std::uint64_t access = catalog.page(catalog.page_of(ref)).last_access;
     std::uint32_t newer = kNone32;
     std::uint32_t look = at.order.newest();
-    while (look != kNone32 &&
-           catalog.page(catalog.page_of(at.owners[look])).last_access > access) {
+    for (int looks = 0;
+         looks < kLooksMax && look != kNone32 &&
+         catalog.page(catalog.page_of(at.owners[look])).last_access > access;
+         ++looks) {
       newer = look;
       look = at.order.older_than(look);
     }

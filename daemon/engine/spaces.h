@@ -6,6 +6,7 @@
 // Invariants:
 //   - one family per store; a second one is refused in one line
 //   - the parts of all spaces of a family are the same, so frames and slots serve every space
+//   - the tables of a family (pages, parts, slots) never take more than tables_bytes_max
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,10 @@ struct SpaceSetOptions {
   std::uint64_t l2_bytes = 0;
   std::uint64_t l3_bytes = 0;
   std::uint32_t reserve_slots = 0;   // 0: automatic
+  // Memory for tables of pages and slots; 0: an eighth of the machine's memory or l2_bytes,
+  // whichever is larger.
+  std::uint64_t tables_bytes_max = 0;
+  std::uint64_t status_key = 0;      // of the status tables; see status_home
   ArenaOptions arenas;
 };
 
@@ -69,8 +74,15 @@ class SpaceSet {
   Result<void> open_slabs(std::uint16_t shard);
   // Recovery: opens the slabs of the bound family that exist.
   Result<void> open_existing_slabs();
-  // An empty store forgets its family, so that another one may come.
+  // An empty store forgets its family, so that another one may come: its slabs are removed, and the
+  // numbers of its spaces end.
   Result<void> forget_family();
+  // A cold start that failed: nothing of the family is left in memory, its slabs are closed.
+  Result<void> abandon_family();
+  // Nobody uses this space now: its status table goes. It may be added again under its number.
+  void drop(SpaceNo number) { spaces_[number.value].reset(); }
+  // The store was emptied: numbers of spaces that are not here may go to others.
+  void drop_absent_numbers();
 
   bool bound() const { return family_ != nullptr; }
   Family& family() { return *family_; }
@@ -86,6 +98,10 @@ class SpaceSet {
 
  private:
   Result<void> bind(const SpaceDescriptor& descriptor, std::uint16_t shards_on_node);
+  Result<void> check_budgets(Family& family) const;
+  Result<void> check_tables(Family& family);
+  Result<SpaceNo> add_to_family(const SpaceDescriptor& descriptor);
+  void unbind();
   Result<void> create_frames(Family& family);
   Result<void> open_part(std::uint32_t part);
   SlabSpec slab_spec(std::uint32_t part) const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "daemon/engine/works.h"
 #include "proto/check.h"
@@ -15,6 +16,8 @@ namespace {
 // Pages at the old end that are in use right now are passed over; more than this many and the
 // spill takes a reserve slot instead.
 constexpr int kEvictLooksMax = 64;
+// A part whose flush fails is written again that often; each time takes a commit interval.
+constexpr std::uint8_t kRespillsMax = 3;
 
 }  // namespace
 
@@ -32,31 +35,31 @@ void Spiller::enqueue(PartRef ref) {
   ++queued_;
 }
 
+// Parts of doomed pages leave a queue whose front waits: the page can't end while they stand there.
 void Spiller::turn() {
-  if (paused_) {
-    purge_doomed();
-    return;
-  }
+  const bool purge = std::exchange(doomed_, false);
   for (auto& queue : queues_) {
-    while (!queue.empty() && start_front(queue) == Step::next) {
+    while (!paused_ && !queue.empty() && start_front(queue) == Step::next) {
       queue.pop_front();
       --queued_;
+    }
+    if (purge && !queue.empty()) {
+      purge_doomed(queue);
     }
   }
 }
 
-void Spiller::purge_doomed() {
-  for (auto& queue : queues_) {
-    std::deque<PartRef> kept;
-    for (const PartRef ref : queue) {
-      if (works_.core.catalog->page(works_.core.catalog->page_of(ref)).doomed) {
-        --queued_;
-        fail(ref, Code::cancelled);
-      } else {
-        kept.push_back(ref);
-      }
+// What a failure starts may queue new parts meanwhile.
+void Spiller::purge_doomed(std::deque<PartRef>& queue) {
+  std::deque<PartRef> all;
+  all.swap(queue);
+  for (const PartRef ref : all) {
+    if (works_.core.catalog->page(works_.core.catalog->page_of(ref)).doomed) {
+      --queued_;
+      fail(ref, Code::cancelled);
+    } else {
+      queue.push_back(ref);
     }
-    queue.swap(kept);
   }
 }
 
@@ -64,9 +67,12 @@ void Spiller::purge_doomed() {
 void Spiller::make_room(SlabId slab_id) {
   Core& core = works_.core;
   Slab& slab = core.spaces->slabs().slab(slab_id);
-  // A slab of an earlier configuration may be smaller than the reserve of this one.
-  const std::uint32_t reserve = std::min(core.family().reserve_slots, slab.slot_count() - 1);
-  const std::uint32_t live_max = slab.slot_count() - reserve;
+  const std::uint32_t usable = slab.usable_count();
+  if (usable == 0) {
+    return;
+  }
+  // A slab of an earlier configuration, or of a failing device, may be smaller than the reserve.
+  const std::uint32_t live_max = usable - std::min(core.family().reserve_slots, usable - 1);
   LruList& order = core.slot_order.order(slab_id);
   std::uint32_t slot = order.oldest();
   for (int looks = 0; looks < kEvictLooksMax && slab.live_count() >= live_max; ++looks) {
@@ -127,13 +133,18 @@ Spiller::Step Spiller::start_front(std::deque<PartRef>& queue) {
   }
   const SlabId slab_id = *core.family().slabs[core.catalog->part_of(ref)];
   Slab& slab = core.spaces->slabs().slab(slab_id);
-  make_room(slab_id);
+  // While commits fail, evicting frees nothing, and waiting for limbo would keep the frames of the
+  // queue from everybody: what is left is what is free.
+  const bool commits_fail = works_.commit.is_failing();
+  if (!commits_fail) {
+    make_room(slab_id);
+  }
   if (slab.free_count() == 0) {
-    if (slab.limbo_count() > 0) {
+    if (slab.limbo_count() > 0 && !commits_fail) {
       works_.commit.request_soon();  // limbo becomes free with the commit
       return Step::wait;
     }
-    fail(ref, Code::no_space);
+    fail(ref, commits_fail ? works_.commit.failure_code() : Code::no_space);
     return Step::next;
   }
   if (slab.free_count() <= core.family().reserve_slots / 4) {
@@ -141,7 +152,11 @@ Spiller::Step Spiller::start_front(std::deque<PartRef>& queue) {
   }
   const auto generation = core.superblock->next_generation();
   if (!generation) {
-    return Step::wait;  // a new block of generations is being made durable
+    if (!commits_fail) {
+      return Step::wait;  // a new block of generations is being made durable
+    }
+    fail(ref, works_.commit.failure_code());
+    return Step::next;
   }
   const auto slot = slab.take(*generation);
   HC_CHECK(slot.has_value());
@@ -196,6 +211,9 @@ void Spiller::fail(PartRef ref, Code code) {
   part.generation = kNoGeneration;
   if (core.catalog->unsettled().contains(ref.value)) {
     core.catalog->unsettled().remove(ref.value);
+    if (code != Code::cancelled) {  // cancelled: forgotten, nobody misses it
+      core.ledger.lose(part.barrier, code);
+    }
   }
   ++core.counters.spill_failures;
   works_.events->part_spill_failed(ref, code);
@@ -215,7 +233,7 @@ void Spiller::on_write(const IoEvent& event) {
   const bool believed = part.flush_failures == flush_failures_[slab_id.value];
   if (event.code != Code::ok || !believed) {
     // No row names the slot: what the write left in it is inert.
-    if (event.code == Code::io_error) {
+    if (event.device_failed()) {
       slab.mark_quarantined(part.slot);
       ++core.counters.slots_quarantined;
     } else {
@@ -251,7 +269,13 @@ void Spiller::evict(PageId id) {
       works_.pages.drop_frame(ref);
     }
     if (part.l3 >= L3State::written) {
-      fail_written(ref, Code::no_space);
+      // Whoever waits for it is told. It is no loss: the oldest page goes, durable or not.
+      const bool was_unsettled = catalog.unsettled().contains(ref.value);
+      take_slot(ref, false);
+      if (was_unsettled) {
+        catalog.unsettled().remove(ref.value);
+        works_.events->part_spill_failed(ref, Code::no_space);
+      }
     }
   }
   ++core.counters.pages_evicted_l3;
@@ -261,48 +285,54 @@ void Spiller::evict(PageId id) {
   catalog.destroy(id);
 }
 
-// Takes the stored copy out of the order and sends its slot to limbo.
-void Spiller::fail_written(PartRef ref, Code code) {
+// Takes the stored copy out of the order. Its slot goes to limbo, or is not used again.
+void Spiller::take_slot(PartRef ref, bool quarantine) {
   Core& core = works_.core;
   Part& part = core.catalog->part(ref);
   HC_CHECK(part.l3 >= L3State::written);
   works_.commit.count_written(part.l3 == L3State::written ? -1 : 0);
   const SlabId slab_id = *core.family().slabs[core.catalog->part_of(ref)];
+  Slab& slab = core.spaces->slabs().slab(slab_id);
   core.slot_order.order(slab_id).remove(part.slot.value);
-  core.spaces->slabs().slab(slab_id).mark_limbo(part.slot);
-  works_.commit.add_limbo({slab_id, part.slot});
-  const bool was_unsettled = core.catalog->unsettled().contains(ref.value);
+  if (quarantine) {
+    slab.mark_quarantined(part.slot);
+    ++core.counters.slots_quarantined;
+  } else {
+    slab.mark_limbo(part.slot);
+    works_.commit.add_limbo({slab_id, part.slot});
+  }
   part.l3 = L3State::absent;
   part.slot = kNoSlot;
   part.generation = kNoGeneration;
   ++core.moves;
-  if (was_unsettled) {
+}
+
+// The part will not become durable: whoever waits for it is told, and every flush that covers it.
+void Spiller::give_up(PartRef ref, Code code) {
+  Core& core = works_.core;
+  if (core.catalog->unsettled().contains(ref.value)) {
     core.catalog->unsettled().remove(ref.value);
+    core.ledger.lose(core.catalog->part(ref).barrier, code);
     works_.events->part_spill_failed(ref, code);
   }
 }
 
-void Spiller::drop_stored(PartRef ref, bool quarantine) {
-  Core& core = works_.core;
-  Part& part = core.catalog->part(ref);
-  const SlabId slab_id = *core.family().slabs[core.catalog->part_of(ref)];
-  const SlotId slot = part.slot;
-  if (quarantine) {
-    works_.commit.count_written(part.l3 == L3State::written ? -1 : 0);
-    core.slot_order.order(slab_id).remove(slot.value);
-    core.spaces->slabs().slab(slab_id).mark_quarantined(slot);
-    ++core.counters.slots_quarantined;
-    part.l3 = L3State::absent;
-    part.slot = kNoSlot;
-    part.generation = kNoGeneration;
-    if (core.catalog->unsettled().contains(ref.value)) {
-      core.catalog->unsettled().remove(ref.value);
-      works_.events->part_spill_failed(ref, Code::io_error);
-    }
+void Spiller::write_again(PartRef ref, Code code) {
+  take_slot(ref, false);
+  Part& part = works_.core.catalog->part(ref);
+  if (part.l2 == L2State::resident && part.repeats < kRespillsMax) {
+    ++part.repeats;
+    ++works_.core.counters.spills_repeated;
+    enqueue(ref);  // it stays unsettled: flushes go on waiting for it
   } else {
-    fail_written(ref, Code::io_error);
+    give_up(ref, code);
   }
-  works_.commit.mark_dirty(core.catalog->page_of(ref));
+}
+
+void Spiller::drop_stored(PartRef ref, bool quarantine) {
+  take_slot(ref, quarantine);
+  give_up(ref, Code::io_error);
+  works_.commit.mark_dirty(works_.core.catalog->page_of(ref));
 }
 
 }  // namespace hc

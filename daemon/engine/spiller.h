@@ -3,11 +3,13 @@
 //
 //   queued -> writing -> written            (group_commit takes it on to durable)
 //      |         +-> failed                 (resident still; not on disk)
-//      +-> failed (no slot can come free)
+//      +-> failed (no slot can come free, or none can be made free because commits fail)
+//   written -> queued                       (its flush failed, it is resident: written again)
 //
 // Owner: the reactor thread.
 // Invariants:
-//   - a slab's live slots stay at the family's page budget, as long as a page can be evicted
+//   - a slab's live slots stay at the family's page budget, as long as a page can be evicted;
+//     slots that are set aside come off the slots, not off the reserve
 //   - an evicted slot goes to limbo with the erase of its row; it is free after that commit
 #pragma once
 
@@ -44,8 +46,11 @@ class Spiller {
   // The stored copy of one part is worthless: its slot goes (to limbo, or quarantined when the
   // device failed on it) and its row follows.
   void drop_stored(PartRef ref, bool quarantine);
-  // Written, but its flush failed: it will not become durable.
-  void fail_written(PartRef ref, Code code);
+  // Written, but its flush failed: its bytes are not believed. A resident part is written again, a
+  // bounded number of times; otherwise it is lost.
+  void write_again(PartRef ref, Code code);
+  // A page was forgotten: its parts may stand in a queue behind one that waits.
+  void note_doom() { doomed_ = true; }
   // A flush of this slab failed. A write in flight on it is not believed when it ends: a piece of
   // it may have been dropped.
   void note_failed_flush(SlabId slab) { ++flush_failures_[slab.value]; }
@@ -62,7 +67,9 @@ class Spiller {
   void write(PartRef ref, SlotId slot, Generation generation);
   void fail(PartRef ref, Code code);
   void finish(PartRef ref);
-  void purge_doomed();
+  void take_slot(PartRef ref, bool quarantine);
+  void give_up(PartRef ref, Code code);
+  void purge_doomed(std::deque<PartRef>& queue);
 
   Works& works_;
   std::vector<std::deque<PartRef>> queues_;  // by slab
@@ -70,6 +77,7 @@ class Spiller {
   std::uint32_t writing_ = 0;
   std::uint32_t queued_ = 0;
   bool paused_ = false;
+  bool doomed_ = false;
 };
 
 }  // namespace hc

@@ -29,7 +29,8 @@ bool needs_copy(const Part& part, bool keep_lease) {
 }  // namespace
 
 // Holds the pages that are there, counts what is needed and makes room: after this nothing of the
-// start can fail. False: the operation has been answered.
+// start can fail. False: the operation has been answered: no_space when L2 could not take it even
+// if it were empty, and nothing was evicted for it; busy when there is no room now.
 bool Verbs::admit_store(std::uint32_t index) {
   Op& op = core_.ops.op(index);
   const bool keep_lease = op.has_flag(kFlagKeepLease);
@@ -52,6 +53,10 @@ bool Verbs::admit_store(std::uint32_t index) {
                                         keep_lease);
       frames[kind] += copy ? 1U : 0U;
     });
+  }
+  if (!works_.pages.can_fit(frames)) {
+    ends_.finish(index, Code::no_space, Ack::done);
+    return false;
   }
   bool room = items <= core_.ops.items_free();
   for (std::uint16_t kind = 0; kind < core_.family().frames.size(); ++kind) {
@@ -92,10 +97,7 @@ void Verbs::start_store_page(std::uint32_t index, std::uint32_t i) {
   works_.pages.hold(page);
   op.held.push_back(page);
   touch(page);  // known or new: in this order the tail is older than the head
-  Page& record = core_.catalog->page(page);
-  record.owner = entry.owner;
-  record.hint = op.request.entry.hint;
-  record.priority = op.request.entry.priority;
+  core_.catalog->page(page).owner = entry.owner;
   if (op.lease != kNoLease) {
     const bool added = core_.leases.add(op.lease, page);
     HC_CHECK(added);
@@ -162,6 +164,7 @@ void Verbs::unsettle(PartRef ref) {
     Part& part = core_.catalog->part(ref);
     part.barrier = next_barrier_++;
     part.unsettled_since_ms = core_.now_ms();
+    part.repeats = 0;
     core_.catalog->unsettled().push_newest(ref.value);
   }
 }

@@ -34,7 +34,6 @@ void Verbs::submit(SessionId session_id, OpRequest request) {
   ++session->ops;
   session->op_of_slot[op.request.entry.op_slot] = index;
   ++core_.counters.operations;
-  ++core_.counters.verbs[op.request.entry.verb];
   if (op.verb() == Verb::store || op.verb() == Verb::load) {
     ++session->regions[op.request.entry.region].users;
   }

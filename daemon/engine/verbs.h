@@ -74,6 +74,7 @@ class Verbs final : public PartEvents {
   void start_free(std::uint32_t op);
   void start_flush(std::uint32_t op);
   void check_flushes();
+  void finish_flush(std::uint32_t op, Code code);
   void start_cancel(std::uint32_t op);
 
   // verbs.cpp

@@ -48,6 +48,8 @@ struct IndexVisitor {
   std::function<void(const IndexSpace&)> on_space;
   std::function<void(const IndexRow&)> on_row;
   std::function<void(const Error&)> on_damaged_row;  // skipped; counted by the caller
+  // Beside on_damaged_row: the page under whose key the damaged row stands. May be empty.
+  std::function<void(const IndexErase&)> on_damaged_key = nullptr;
 };
 
 class Index {
@@ -61,12 +63,16 @@ class Index {
   virtual Result<void> visit(const IndexVisitor& visitor) = 0;
   // Blocking; with no batch in flight. Replaces the index by an empty one of `identity`.
   virtual Result<void> reset(const IndexIdentity& identity) = 0;
+  // With no batch in flight: nothing is open afterwards, and `open` may be called again.
+  virtual void close() = 0;
 
   // Starts to commit; returns at once. Must not be called while a batch is in flight.
   virtual void commit(IndexBatch batch) = 0;
   // The outcome of the batch in flight once it is known, else nothing.
   virtual std::optional<Result<void>> poll() = 0;
   virtual void wait() = 0;  // until poll would answer; at stop only
+  // With no batch in flight: no commit can succeed any more until a reset.
+  virtual bool is_dead() const = 0;
 };
 
 }  // namespace hc

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "daemon/index/meta_rows.h"
-#include "daemon/log/log.h"
 #include "daemon/os/local_dir.h"
 
 namespace hc {
@@ -56,6 +55,16 @@ MDB_val as_val(std::string_view text) { return {text.size(), const_cast<char*>(t
 
 std::span<const std::uint8_t> as_bytes(const MDB_val& value) {
   return {static_cast<const std::uint8_t*>(value.mv_data), value.mv_size};
+}
+
+// The page under whose key a row stands, whatever the row says.
+IndexErase page_of_key(std::span<const std::uint8_t> key) {
+  IndexErase out;
+  for (const std::uint8_t byte : key.first(kSpaceKeyBytes)) {
+    out.space.value = out.space.value << 8 | byte;
+  }
+  std::copy(key.begin() + kSpaceKeyBytes, key.end(), out.page.bytes.begin());
+  return out;
 }
 
 int put(MDB_txn* txn, MDB_dbi database, MDB_val key, MDB_val value) {
@@ -107,6 +116,9 @@ Result<LmdbEnv> LmdbEnv::open(const std::string& path, std::uint64_t map_bytes, 
   }
   if (rc == 0) {
     rc = mdb_env_open(raw, path.c_str(), MDB_NOSUBDIR | MDB_NOTLS, 0600);
+  }
+  if (rc == 0) {
+    rc = env.reserve_length(map_bytes);
   }
   if (rc == 0) {
     // Readers of a dead predecessor would keep pages from being used again.
@@ -183,34 +195,33 @@ int LmdbEnv::write(const LmdbWrite& write) {
   if (rc == 0 && write.batch != nullptr) {
     rc = write_batch(transaction.get(), *write.batch);
   }
-  if (rc == 0) {
-    rc = transaction.commit();
-  }
-  if (rc == 0) {
-    extend_file();
-  }
-  return rc;
+  return rc == 0 ? transaction.commit() : rc;
 }
 
-// A page that was allocated last and freed again in one transaction is counted but never written,
-// so the file may end before its last page. That is harmless to LMDB, but must not look like a file
-// that was cut short (check_lmdb_file), so the end is set to what the header says.
-void LmdbEnv::extend_file() const {
-  MDB_envinfo info{};
-  MDB_stat stat{};
+// LMDB counts a page that was allocated last and freed again in one transaction, and never writes
+// it: its file may end before its last page. So the file gets its whole length, sparse and synced,
+// before the first commit that could record a map of that size. A file shorter than the map it
+// records was cut (check_lmdb_file), at whatever moment a kill or a power cut came.
+int LmdbEnv::reserve_length(std::uint64_t bytes) const {
   mdb_filehandle_t fd = -1;
-  HC_CHECK(mdb_env_info(env_.get(), &info) == 0 && mdb_env_stat(env_.get(), &stat) == 0);
   HC_CHECK(mdb_env_get_fd(env_.get(), &fd) == 0);
-  const auto wanted = static_cast<off_t>((info.me_last_pgno + 1) * stat.ms_psize);
   struct stat file {};
-  if (::fstat(fd, &file) != 0 || (file.st_size < wanted && ::ftruncate(fd, wanted) != 0)) {
-    log_warn("index.extend_failed", {{"errno", errno}});
+  if (::fstat(fd, &file) != 0) {
+    return errno;
   }
+  const auto wanted = static_cast<off_t>(bytes);
+  if (file.st_size >= wanted) {
+    return 0;
+  }
+  return ::ftruncate(fd, wanted) == 0 && ::fsync(fd) == 0 ? 0 : errno;
 }
 
 int LmdbEnv::grow() {
   const std::uint64_t wanted = map_bytes_ * 2;
-  const int rc = mdb_env_set_mapsize(env_.get(), wanted);
+  int rc = reserve_length(wanted);
+  if (rc == 0) {
+    rc = mdb_env_set_mapsize(env_.get(), wanted);
+  }
   if (rc == 0) {
     map_bytes_ = wanted;
   }
@@ -245,7 +256,14 @@ Result<void> LmdbEnv::visit(const IndexVisitor& visitor) const {
   }));
   return walk(transaction.get(), pages_, [&](const MDB_val& key, const MDB_val& value) {
     const auto row = decode_index_row(as_bytes(key), as_bytes(value));
-    row ? visitor.on_row(*row) : visitor.on_damaged_row(row.error());
+    if (row) {
+      visitor.on_row(*row);
+      return;
+    }
+    visitor.on_damaged_row(row.error());
+    if (visitor.on_damaged_key && key.mv_size == kIndexKeyBytes) {
+      visitor.on_damaged_key(page_of_key(as_bytes(key)));
+    }
   });
 }
 

@@ -28,7 +28,7 @@ struct LmdbWrite {
 
 class LmdbEnv {
  public:
-  // Opens the file; `create` makes it and its databases.
+  // Opens the file; `create` makes it and its databases. The file is as long as its map, sparse.
   static Result<LmdbEnv> open(const std::string& path, std::uint64_t map_bytes, bool create);
 
   // One transaction, synced on return; 0 or what LMDB said. On failure nothing has changed.
@@ -51,7 +51,7 @@ class LmdbEnv {
 
   int open_databases(bool create);
   int write_batch(MDB_txn* transaction, const IndexBatch& batch) const;
-  void extend_file() const;
+  int reserve_length(std::uint64_t bytes) const;
 
   std::unique_ptr<MDB_env, Close> env_;
   std::uint64_t map_bytes_;

@@ -73,11 +73,12 @@ Result<void> check_lmdb_file(const std::string& path) {
   if (!second || second->page_bytes != first->page_bytes) {
     return make_error(Code::corrupt, path + " has a damaged second header");
   }
-  const auto pages = static_cast<std::uint64_t>(info.st_size) / first->page_bytes;
+  const auto bytes = static_cast<std::uint64_t>(info.st_size);
   for (const MetaPage& meta : {*first, *second}) {
-    if (meta.last_page >= pages) {
-      return make_error(Code::corrupt, path + " is cut short: " + std::to_string(pages) +
-                                           " pages, its header names page " +
+    if (meta.map_bytes > bytes || meta.last_page >= bytes / first->page_bytes) {
+      return make_error(Code::corrupt, path + " is cut short: " + std::to_string(bytes) +
+                                           " bytes, its header names " +
+                                           std::to_string(meta.map_bytes) + " and page " +
                                            std::to_string(meta.last_page));
     }
   }

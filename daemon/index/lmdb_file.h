@@ -2,7 +2,8 @@
 // lmdb_file: judge an LMDB file before it is mapped.
 //
 // LMDB maps what its header says; a shorter file would kill the process by SIGBUS. So the length
-// is compared with the header first.
+// is compared with the header first: with the last page in use, and with the size of the map, which
+// the file had before the header could name it.
 #pragma once
 
 #include <string>

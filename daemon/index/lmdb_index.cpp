@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint64_t kMapBytesSpare = 64ULL << 20;
 constexpr std::uint64_t kMapBytesPerPart = 512;  // measured need is below 260, more while it churns
-constexpr std::uint64_t kMapBytesMax = 16ULL << 40;
+constexpr std::uint64_t kMapBytesMax = 8ULL << 40;  // a file of ext4 can be twice as long
 
 // A failure after which the file's state in memory can't be trusted any more. The others undid
 // their transaction: pages written meanwhile are named by nothing and will be written anew.
@@ -97,6 +97,7 @@ std::string LmdbIndex::path(const char* suffix) const {
 
 Result<void> LmdbIndex::open(const IndexIdentity& identity) {
   HC_CHECK(!env_ && !in_flight_);
+  damaged_ = false;
   remove_file(path(".new"));
   remove_file(path(".new-lock"));
   const auto opened = open_existing(identity);
@@ -137,12 +138,28 @@ Result<void> LmdbIndex::reset(const IndexIdentity& identity) {
   return replace_by_empty(identity);
 }
 
+void LmdbIndex::close() {
+  HC_CHECK(!in_flight_);
+  env_.reset();
+  dead_.reset();
+}
+
+bool LmdbIndex::is_dead() const {
+  HC_CHECK(!in_flight_);
+  return dead_.has_value() || !env_;
+}
+
 // Creation is not atomic in LMDB, so it happens under another name; whoever finds the final name
 // finds a complete file.
 Result<void> LmdbIndex::replace_by_empty(const IndexIdentity& identity) {
   HC_TRY_VOID(build_empty(identity));
   if (damaged_) {
-    HC_TRY_VOID(rename_file(path(), path(".damaged")));
+    // An attempt that failed later may have set it aside already.
+    const auto aside = rename_file(path(), path(".damaged"));
+    if (!aside && aside.error().code != Code::not_found) {
+      return aside;
+    }
+    damaged_ = false;
     log_warn("index.set_aside", {{"file", path(".damaged")}});
   }
   remove_file(path("-lock"));
@@ -150,7 +167,6 @@ Result<void> LmdbIndex::replace_by_empty(const IndexIdentity& identity) {
   remove_file(path(".new-lock"));
   HC_TRY_VOID(sync_dir(dir_.get(), "index " + options_.dir));
   HC_TRY_VOID(open_file());
-  damaged_ = false;
   dead_.reset();
   return {};
 }
@@ -162,11 +178,6 @@ Result<void> LmdbIndex::build_empty(const IndexIdentity& identity) const {
   HC_TRY(env);
   if (const int rc = env->write({nullptr, &identity}); rc != 0) {
     return lmdb_error(path(".new"), rc);
-  }
-  // The commit has synced the data and the header; the length, set afterwards, is synced here.
-  const UniqueFd file(::open(path(".new").c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file || ::fsync(file.get()) != 0) {
-    return make_error(Code::io_error, path(".new") + ": fsync", errno);
   }
   return {};
 }

@@ -41,10 +41,12 @@ class LmdbIndex final : public Index, public Waitable {
   Result<void> open(const IndexIdentity& identity) override;
   Result<void> visit(const IndexVisitor& visitor) override;
   Result<void> reset(const IndexIdentity& identity) override;
+  void close() override;
 
   void commit(IndexBatch batch) override;
   std::optional<Result<void>> poll() override;
   void wait() override;
+  bool is_dead() const override;
   int event_fd() const override { return results_.event_fd(); }
 
   // Room in the address space; grows.

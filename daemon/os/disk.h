@@ -61,7 +61,7 @@ class Disk {
  public:
   virtual ~Disk() = default;
 
-  // Blocking; used at start, at the first attach of a family and at stop only.
+  // Blocking; used at start, at the first attach of a family, in a clear and at stop only.
   virtual Result<FileId> open(const FileSpec& spec) = 0;
   virtual Result<void> close(FileId file) = 0;          // nothing may be in flight on it
   virtual Result<void> remove(const std::string& name) = 0;  // not open; ok when absent

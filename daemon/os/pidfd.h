@@ -7,8 +7,10 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <string>
+#include <string_view>
 
 #include "proto/result.h"
 #include "shm/unique_fd.h"
@@ -26,6 +28,15 @@ inline Result<UniqueFd> open_pidfd(pid_t pid) {
 }
 
 // True once the process has exited: its memory is gone and nothing of it runs, reaped or not.
+// Whether a descriptor that somebody sent is a pidfd; anything else may never say that it ended.
+inline bool is_pidfd(int fd) {
+  std::array<char, 64> link{};
+  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  const ssize_t size = ::readlink(path.c_str(), link.data(), link.size());
+  const std::string_view name(link.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
+  return name == "anon_inode:[pidfd]" || name.rfind("pidfd:", 0) == 0;
+}
+
 inline bool pidfd_is_dead(int pidfd) {
   pollfd entry{pidfd, POLLIN, 0};
   int count = 0;

@@ -2,6 +2,7 @@
 // unix_socket: bind, listen, accept, peer credentials.
 #include "daemon/os/unix_socket.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -9,6 +10,13 @@
 
 #include <cerrno>
 #include <cstring>
+
+#include "daemon/os/pidfd.h"
+
+// Linux 6.5; not in the C library of Debian 12. Older kernels answer ENOPROTOOPT.
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
 
 namespace hc {
 
@@ -111,6 +119,26 @@ Result<PeerCredentials> peer_credentials(int fd) {
     return make_error(Code::io_error, "SO_PEERCRED", errno);
   }
   return PeerCredentials{credentials.pid, credentials.uid, credentials.gid};
+}
+
+Result<UniqueFd> peer_pidfd(int socket, const PeerCredentials& peer) {
+  int number = -1;
+  socklen_t size = sizeof number;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &number, &size) == 0) {
+    return UniqueFd(number);
+  }
+  if (peer.pid == 0) {
+    return make_error(Code::not_found, "the peer is in another process namespace");
+  }
+  // An older kernel: by number. The number was the peer's own as long as the connection stood after
+  // the process was named, because a reused number belongs to a process without this connection.
+  auto pidfd = open_pidfd(peer.pid);
+  HC_TRY(pidfd);
+  pollfd entry{socket, POLLRDHUP, 0};
+  if (pidfd_is_dead(pidfd->get()) || ::poll(&entry, 1, 0) != 0) {
+    return make_error(Code::refused, "process " + std::to_string(peer.pid) + " has gone");
+  }
+  return pidfd;
 }
 
 }  // namespace hc

@@ -48,5 +48,8 @@ class UnixListener {
 
 // As the kernel noted them when the peer connected.
 Result<PeerCredentials> peer_credentials(int fd);
+// The process at the other end of a connection, as the kernel noted it at connect. Errors: refused
+// if that process is gone or the connection is over; not_found if no process can be named.
+Result<UniqueFd> peer_pidfd(int socket, const PeerCredentials& peer);
 
 }  // namespace hc

@@ -45,7 +45,6 @@ class Volume {
 
   const std::string& dir() const { return options_.dir; }
   // False once the file system had to be used through the page cache.
-  bool is_direct() const { return direct_; }
 
  private:
   struct File {

@@ -14,7 +14,7 @@ Result<ArenaSet> ArenaSet::create(const std::vector<KindFrames>& kinds,
   std::uint64_t frames = 0;
   for (const KindFrames& kind : kinds) {
     if (kind.frame_count == 0) {
-      return make_error(Code::bad_argument, "l2.bytes: too small for one frame of kind " +
+      return make_error(Code::bad_argument, "l2.l2_bytes: too small for one frame of kind " +
                                                 std::to_string(kind.kind));
     }
     frames += kind.frame_count;
@@ -46,7 +46,8 @@ Result<void> ArenaSet::add_kind(const KindFrames& spec, std::uint64_t first_gene
     const std::uint32_t count = std::min(kind.frames_per_arena, spec.frame_count - first);
     const std::uint64_t size = std::uint64_t{count} * kind.frame_bytes;
     auto file = MemoryFile::create("hicache-arena", size,
-                                   {options.try_huge_pages, options.commit_memory});
+                                   {options.try_huge_pages, options.commit_memory,
+                                    options.on_progress});
     HC_TRY(file);
     RegionOptions map;
     map.size_bytes = size;

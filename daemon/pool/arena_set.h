@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "proto/handshake.h"
@@ -29,6 +30,7 @@ struct ArenaOptions {
   std::uint64_t arena_bytes = 1ULL << 30;  // wanted size of one memory file
   bool try_huge_pages = false;
   bool commit_memory = true;               // shortage is an error here, never a later signal
+  std::function<void()> on_progress;       // called between pieces of the allocation
 };
 
 class ArenaSet {

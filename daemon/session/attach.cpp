@@ -7,9 +7,11 @@
 
 #include "daemon/log/log.h"
 #include "daemon/os/pidfd.h"
+#include "daemon/os/unix_socket.h"
 #include "daemon/session/session_server.h"
 #include "proto/check.h"
-#include "shm/socket_message.h"
+#include "proto/utf8.h"
+#include "shm/control_message.h"
 
 namespace hc {
 
@@ -31,15 +33,25 @@ Result<void> judge_head(const AttachRequest& request) {
                           " with layout " + std::to_string(layout_fingerprint()));
   }
   const std::string group = group_text(request);
+  if (!is_utf8(group)) {
+    return make_error(Code::bad_argument, "group is not UTF-8");
+  }
   if (group.empty() || group.size() == kGroupBytesMax) {
     return make_error(Code::bad_argument, "group has " + std::to_string(group.size()) +
                                               " bytes: must be 1.." +
                                               std::to_string(kGroupBytesMax - 1));
   }
-  if (request.world == 0 || request.rank >= request.world) {
+  if (request.world == 0) {
+    return make_error(Code::bad_argument, "world = 0: must be at least 1");
+  }
+  if (request.rank >= request.world) {
     return make_error(Code::bad_argument, "rank = " + std::to_string(request.rank) +
                                               ": must be 0.." +
-                                              std::to_string(request.world) + " - 1");
+                                              std::to_string(request.world - 1));
+  }
+  if (request.quota_bytes != 0) {
+    return make_error(Code::unsupported, "quota_bytes = " + std::to_string(request.quota_bytes) +
+                                             ": must be 0, this version keeps no quotas");
   }
   if (request.flags != 0) {
     return make_error(Code::bad_argument,
@@ -55,7 +67,7 @@ void SessionServer::attach(Session& session, const MessageHeader& header,
   Result<void> outcome = try_attach(session, body, fds);
   if (outcome) {
     outcome = session.phase == SessionPhase::holding
-                  ? reply_holding(session, header, attaching_)
+                  ? reply_holding(session, header, session.descriptor)
                   : reply_attached(session, header);
   }
   if (!outcome) {
@@ -67,14 +79,18 @@ void SessionServer::attach(Session& session, const MessageHeader& header,
   }
 }
 
-// The peer's own pid decides; only where the kernel can't name it (another process namespace) does
+// The process that the kernel names decides; only where it can't (another process namespace) does
 // the descriptor that the client passed.
-Result<void> SessionServer::adopt_pidfd(Session& session, UniqueFd passed) {
-  session.client_pidfd = std::move(passed);
-  if (session.peer.pid != 0) {
-    auto own = open_pidfd(session.peer.pid);
-    HC_TRY(own);
+Result<void> SessionServer::adopt_pidfd(Session& session, UniqueFd& passed) {
+  auto own = peer_pidfd(session.socket.get(), session.peer);
+  if (own) {
     session.client_pidfd = std::move(*own);
+  } else if (own.error().code != Code::not_found) {
+    return own.error();
+  } else if (!is_pidfd(passed.get())) {
+    return make_error(Code::bad_argument, "attach: the second descriptor is no pidfd");
+  } else {
+    session.client_pidfd = std::move(passed);
   }
   auto added = epoll_.add(session.client_pidfd.get(), Trigger::level,
                           epoll_tag(EpollOwner::session_pidfd, session.number));
@@ -89,25 +105,54 @@ Result<void> SessionServer::watch_doorbell(Session& session) {
   return added;
 }
 
-// An older session of the same rank makes room; a newer one stays.
-Result<void> SessionServer::supersede(const Session& newer) {
+// The other sessions of the same group and rank.
+std::vector<Session*> SessionServer::older_sessions(const Session& newer) {
+  std::vector<Session*> older;
   for (const auto& other : sessions_) {
     const bool same = other != nullptr && other->number != newer.number &&
                       other->group == newer.group && other->rank == newer.rank &&
                       (other->rings != nullptr || other->in_engine());
-    if (!same) {
-      continue;
+    if (same) {
+      older.push_back(other.get());
     }
+  }
+  return older;
+}
+
+// A session with a newer incarnation stays.
+Result<void> SessionServer::may_supersede(const Session& newer) {
+  for (const Session* other : older_sessions(newer)) {
     const bool in_service = other->phase == SessionPhase::attached ||
                             other->phase == SessionPhase::holding;
     if (in_service && newer.incarnation < other->incarnation) {
       return make_error(Code::superseded, "a newer session of group '" + newer.group + "' rank " +
                                               std::to_string(newer.rank) + " is attached");
     }
+  }
+  return {};
+}
+
+// Only once nothing can refuse the newer one any more.
+void SessionServer::supersede(const Session& newer) {
+  for (Session* other : older_sessions(newer)) {
     other->detached = true;  // its leases end as soon as nothing is in flight
     end(*other, Code::superseded, "a newer session of the same group and rank attached");
   }
-  return {};
+}
+
+Result<void> SessionServer::attach_to_engine(Session& session, const SpaceDescriptor& descriptor,
+                                             std::uint16_t shards_on_node) {
+  auto attached = engine_->attach({descriptor, shards_on_node, session.shard});
+  if (!attached) {
+    if (engine_->core().sessions.open_count() >= options_.sessions_max) {
+      supersede(session);  // its own predecessor may be what fills the table
+    }
+    return attached.error();
+  }
+  session.engine_id = attached->session;
+  session.space = attached->space;
+  session.phase = SessionPhase::attached;
+  return watch_doorbell(session);
 }
 
 Result<void> SessionServer::try_attach(Session& session, std::span<const std::uint8_t> body,
@@ -135,23 +180,22 @@ Result<void> SessionServer::try_attach(Session& session, std::span<const std::ui
   session.world = request.world;
   session.shard = *shard;
   session.incarnation = request.incarnation;
-  HC_TRY_VOID(supersede(session));
-  HC_TRY_VOID(adopt_pidfd(session, std::move(fds[kClientPidfd])));
+  HC_TRY_VOID(may_supersede(session));
+  HC_TRY_VOID(adopt_pidfd(session, fds[kClientPidfd]));
+  if (!is_memory_file(fds[kClientFile].get())) {
+    return make_error(Code::refused, "attach: the first descriptor is no memory file");
+  }
   auto rings = SessionRings::create(std::move(fds[kClientFile]));
   HC_TRY(rings);
-  attaching_ = *descriptor;
-  if (engine_->state() != EngineState::serving) {
-    session.rings = std::move(*rings);
-    session.phase = SessionPhase::holding;
-    return {};
-  }
-  auto attached = engine_->attach({*descriptor, request.shards_on_node, *shard});
-  HC_TRY(attached);
   session.rings = std::move(*rings);
-  session.engine_id = attached->session;
-  session.space = attached->space;
-  session.phase = SessionPhase::attached;
-  return watch_doorbell(session);
+  if (engine_->state() == EngineState::serving) {
+    HC_TRY_VOID(attach_to_engine(session, *descriptor, request.shards_on_node));
+  } else {
+    session.descriptor = *descriptor;
+    session.phase = SessionPhase::holding;
+  }
+  supersede(session);
+  return {};
 }
 
 void SessionServer::fill_reply(const Session& session, AttachReply& reply) const {
@@ -185,10 +229,8 @@ Result<void> SessionServer::reply_attached(Session& session, const MessageHeader
                                generations->get(), daemon_pidfd_.get()};
   store_release(session.rings->server_header().state,
                 static_cast<std::uint32_t>(SessionState::serving));
-  MessageHeader header{};
-  header.type = static_cast<std::uint16_t>(MessageType::attach_reply);
-  header.request_id = request.request_id;
-  send(session, header, {reinterpret_cast<const std::uint8_t*>(&body), sizeof body}, fds);
+  send(session, header_for(MessageType::attach_reply, request.request_id), struct_bytes(body),
+       fds);
   send_arenas(session, request);
   log_info("session.attached", {{"session", session.number},
                                 {"pid", session.peer.pid},
@@ -215,10 +257,7 @@ void SessionServer::send_arenas(Session& session, const MessageHeader& request) 
       fds.push_back(file->get());
       files.push_back(std::move(*file));
     }
-    MessageHeader header{};
-    header.type = static_cast<std::uint16_t>(MessageType::arenas);
-    header.request_id = request.request_id;
-    send(session, header,
+    send(session, header_for(MessageType::arenas, request.request_id),
          {reinterpret_cast<const std::uint8_t*>(infos.data()), infos.size() * sizeof(ArenaInfo)},
          fds);
   }
@@ -251,10 +290,8 @@ Result<void> SessionServer::reply_holding(Session& session, const MessageHeader&
                                generations_fd->get(), daemon_pidfd_.get()};
   store_release(session.rings->server_header().state,
                 static_cast<std::uint32_t>(SessionState::holding));
-  MessageHeader header{};
-  header.type = static_cast<std::uint16_t>(MessageType::attach_reply);
-  header.request_id = request.request_id;
-  send(session, header, {reinterpret_cast<const std::uint8_t*>(&body), sizeof body}, fds);
+  send(session, header_for(MessageType::attach_reply, request.request_id), struct_bytes(body),
+       fds);
   return watch_doorbell(session);
 }
 

@@ -5,46 +5,33 @@
 #include "daemon/log/log.h"
 #include "daemon/session/session_server.h"
 #include "proto/check.h"
+#include "shm/control_message.h"
 #include "shm/socket_message.h"
 
 namespace hc {
 
 namespace {
 
-std::span<const std::uint8_t> text_bytes(const std::string& text) {
-  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
-}
-
-template <typename T>
-std::span<const std::uint8_t> struct_bytes(const T& object) {
-  return {reinterpret_cast<const std::uint8_t*>(&object), sizeof object};
-}
-
-MessageHeader reply_header(MessageType type, const MessageHeader& request) {
-  MessageHeader header{};
-  header.type = static_cast<std::uint16_t>(type);
-  header.request_id = request.request_id;
-  return header;
+Result<void> check_region_file(const std::vector<UniqueFd>& fds) {
+  if (fds.size() != 1) {
+    return make_error(Code::bad_argument, "register_region: came with " +
+                                              std::to_string(fds.size()) +
+                                              " descriptors, needs one memory file");
+  }
+  return {};
 }
 
 }  // namespace
 
 // A client that does not read its socket fills it; it is cut off rather than waited for. A wake
 // that does not fit is dropped: the socket is readable anyway.
-void SessionServer::send(Session& session, MessageHeader header,
+void SessionServer::send(Session& session, const MessageHeader& header,
                          std::span<const std::uint8_t> body, std::span<const int> fds) {
   if (session.socket_closed || !session.socket) {
     return;
   }
-  header.magic = kMessageMagic;
-  header.fd_count = static_cast<std::uint16_t>(fds.size());
-  header.bytes = static_cast<std::uint32_t>(sizeof header + body.size());
-  std::vector<std::uint8_t> message(header.bytes);
-  std::memcpy(message.data(), &header, sizeof header);
-  if (!body.empty()) {
-    std::memcpy(message.data() + sizeof header, body.data(), body.size());
-  }
-  const auto sent = send_message(session.socket.get(), message, fds, SocketWait::none);
+  const auto sent = send_message(session.socket.get(), message_bytes(header, body, fds.size()),
+                                 fds, SocketWait::none);
   const bool wake = header.type == static_cast<std::uint16_t>(MessageType::wake);
   if (!sent && !(wake && sent.error().code == Code::busy)) {
     session.socket_closed = true;
@@ -56,7 +43,7 @@ void SessionServer::send(Session& session, MessageHeader header,
 
 void SessionServer::reply(Session& session, const MessageHeader& request,
                           const Result<void>& outcome) {
-  MessageHeader header = reply_header(MessageType::reply, request);
+  MessageHeader header = header_for(MessageType::reply, request.request_id);
   if (outcome) {
     send(session, header, {}, {});
     return;
@@ -79,11 +66,13 @@ void SessionServer::dispatch(Session& session, const MessageHeader& header,
   }
   if (session.phase == SessionPhase::holding) {
     // Regions are registered again when the client attaches to the serving daemon.
-    reply(session, header,
-          type == MessageType::register_region || type == MessageType::unregister_region
-              ? Result<void>()
-              : make_error(Code::not_ready, "the daemon holds its cold start: "
-                                            "cachectl cold-start load|clear"));
+    if (type == MessageType::register_region) {
+      reply(session, header, try_region(session.descriptor, body, fds));
+    } else if (type == MessageType::unregister_region) {
+      reply(session, header, {});
+    } else {
+      reply(session, header, not_serving(engine_->state()));
+    }
     return;
   }
   if (session.phase != SessionPhase::attached) {
@@ -107,6 +96,20 @@ void SessionServer::dispatch(Session& session, const MessageHeader& header,
   }
 }
 
+// In hold: judged and mapped, so that what is refused later is refused now, and dropped.
+Result<void> SessionServer::try_region(const SpaceDescriptor& space,
+                                       std::span<const std::uint8_t> body,
+                                       std::vector<UniqueFd>& fds) {
+  auto parsed = parse_region(body);
+  HC_TRY(parsed);
+  HC_TRY_VOID(check_region_file(fds));
+  HC_TRY_VOID(judge_region(*parsed, space));
+  auto mapped = map_region(parsed->request, fds[0]);
+  HC_TRY(mapped);
+  regions_.dispose(std::make_shared<ClientRegion>(std::move(*mapped)));
+  return {};
+}
+
 void SessionServer::register_region(Session& session, const MessageHeader& header,
                                     std::span<const std::uint8_t> body,
                                     std::vector<UniqueFd>& fds) {
@@ -118,10 +121,13 @@ void SessionServer::register_region(Session& session, const MessageHeader& heade
   const std::uint32_t number = parsed->request.region;
   EngineSession* engine_session = engine_->core().sessions.find(session.engine_id);
   HC_CHECK(engine_session != nullptr);
-  if (fds.size() != 1 || engine_session->regions[number].present) {
-    reply(session, header,
-          make_error(Code::bad_argument, "region = " + std::to_string(number) +
-                                             ": needs one memory file and a free number"));
+  if (auto sound = check_region_file(fds); !sound) {
+    reply(session, header, sound);
+    return;
+  }
+  if (engine_session->regions[number].present) {
+    reply(session, header, make_error(Code::bad_argument, "region = " + std::to_string(number) +
+                                                              ": is registered already"));
     return;
   }
   auto region = judge_region(*parsed, engine_->core().family().descriptor);
@@ -129,7 +135,7 @@ void SessionServer::register_region(Session& session, const MessageHeader& heade
     reply(session, header, region.error());
     return;
   }
-  auto mapped = map_region(parsed->request, std::move(fds[0]));
+  auto mapped = map_region(parsed->request, fds[0]);
   if (!mapped) {
     reply(session, header, mapped.error());
     return;
@@ -164,6 +170,8 @@ void SessionServer::unregister_region(Session& session, const MessageHeader& hea
     return;
   }
   region = EngineRegion{};
+  regions_.dispose(
+      std::make_shared<ClientRegion>(std::move(*session.regions[request.region])));
   session.regions[request.region].reset();
   reply(session, header, {});
 }
@@ -175,13 +183,15 @@ void SessionServer::start_switch(Session& session, const MessageHeader& header,
     std::memcpy(&request, body.data(), sizeof request);
     body = body.subspan(sizeof request);
   }
-  const bool sound = body.size() == request.weight_version_bytes && body.size() <= kNameBytesMax;
-  if (!sound || session.pending_switch) {
+  if (body.size() != request.weight_version_bytes || body.size() > kNameBytesMax) {
     reply(session, header,
           make_error(Code::bad_argument, "weight_version has " + std::to_string(body.size()) +
                                              " bytes: must be 0.." +
-                                             std::to_string(kNameBytesMax) +
-                                             ", one switch at a time"));
+                                             std::to_string(kNameBytesMax)));
+    return;
+  }
+  if (session.pending_switch) {
+    reply(session, header, make_error(Code::busy, "another space_switch of this session runs"));
     return;
   }
   const auto* text = reinterpret_cast<const char*>(body.data());
@@ -192,7 +202,6 @@ void SessionServer::start_switch(Session& session, const MessageHeader& header,
 void SessionServer::finish_switch(Session& session) {
   MessageHeader request{};
   request.request_id = session.pending_switch->request_id;
-  engine_->release_leases(session.engine_id);
   auto space = engine_->switch_space(session.engine_id, session.pending_switch->weight_version);
   session.pending_switch.reset();
   if (!space) {
@@ -207,17 +216,18 @@ void SessionServer::finish_switch(Session& session) {
     end(session, table.error().code, table.error().message());
     return;
   }
+  publish_now(session);  // cancelled operations come before the answer
   SpaceSwitchReply body{};
   body.space = bound.id;
   body.status_table_bytes = bound.status->size_bytes();
   const int fd = table->get();
-  send(session, reply_header(MessageType::space_switch_reply, request), struct_bytes(body),
-       {&fd, 1});
+  send(session, header_for(MessageType::space_switch_reply, request.request_id),
+       struct_bytes(body), {&fd, 1});
 }
 
 void SessionServer::reply_stats(Session& session, const MessageHeader& header) {
   const StatsReply stats = engine_->stats();
-  send(session, reply_header(MessageType::stats_reply, header), struct_bytes(stats), {});
+  send(session, header_for(MessageType::stats_reply, header.request_id), struct_bytes(stats), {});
 }
 
 }  // namespace hc

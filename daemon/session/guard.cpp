@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "proto/limits.h"
+#include "proto/request_rules.h"
 #include "proto/ring_layout.h"
 #include "shm/shared_word.h"
 
@@ -31,21 +32,6 @@ bool verb_has_pages(Verb verb) {
   return false;
 }
 
-std::uint8_t allowed_flags(Verb verb) {
-  switch (verb) {
-    case Verb::store: return kFlagKeepLease | kFlagEveryAck;
-    case Verb::load: return kFlagMaxPrefix;
-    case Verb::none:
-    case Verb::reload:
-    case Verb::pin:
-    case Verb::release:
-    case Verb::free_object:
-    case Verb::flush:
-    case Verb::cancel: return 0;
-  }
-  return 0;
-}
-
 // One read of the shared entry; only the copy is judged and used.
 PageEntry copy_page(const std::uint8_t* shared) {
   std::array<std::uint64_t, kPageWords> words{};
@@ -56,19 +42,11 @@ PageEntry copy_page(const std::uint8_t* shared) {
   return std::bit_cast<PageEntry>(words);
 }
 
-std::uint64_t payload_bytes_of_page(const SpaceDescriptor& space) {
-  std::uint64_t bytes = 0;
-  for (const KindSpec& kind : space.kinds) {
-    bytes += kind.payload_bytes;
-  }
-  return bytes;
-}
-
 bool head_is_valid(const RequestEntry& entry, const SpaceDescriptor& space) {
   const auto verb = static_cast<Verb>(entry.verb);
   const std::uint32_t kinds = (1U << space.kinds.size()) - 1;
   if (entry.deadline_ms == 0 || entry.deadline_ms > kDeadlineMsMax ||
-      (entry.flags & ~allowed_flags(verb)) != 0 || (entry.kind_mask & ~kinds) != 0) {
+      (entry.flags & ~flags_of(verb)) != 0 || (entry.kind_mask & ~kinds) != 0) {
     return false;
   }
   if (verb == Verb::store && (entry.ack < static_cast<std::uint8_t>(Ack::resident) ||
@@ -78,8 +56,7 @@ bool head_is_valid(const RequestEntry& entry, const SpaceDescriptor& space) {
   if (!verb_has_pages(verb)) {
     return entry.page_count == 0;
   }
-  return entry.page_count >= 1 && entry.page_count <= kPagesPerOpMax &&
-         entry.page_count * payload_bytes_of_page(space) <= kOpBytesMax;
+  return entry.page_count >= 1 && entry.page_count <= kPagesPerOpMax;
 }
 
 // Every wanted kind has a layout in the region, and every row is inside.
@@ -89,8 +66,7 @@ bool region_is_valid(const RequestEntry& entry, const EngineSession& session,
     return false;
   }
   for (std::size_t kind = 0; kind < space.kinds.size(); ++kind) {
-    const bool wanted = entry.kind_mask == 0 || (entry.kind_mask >> kind & 1) != 0;
-    if (wanted && !session.regions[entry.region].layouts[kind].present) {
+    if (takes_part(entry.kind_mask, kind) && !session.regions[entry.region].layouts[kind].present) {
       return false;
     }
   }
@@ -136,6 +112,7 @@ Judged judge_request(const RequestEntry& entry, const Region& client,
     return out;
   }
   bool metadata = false;
+  std::uint64_t payload_bytes = 0;
   out.request.pages.reserve(entry.page_count);
   const std::uint8_t* area = client.bytes().data() + op_pages_offset(entry.op_slot);
   for (std::uint32_t i = 0; i < entry.page_count; ++i) {
@@ -144,7 +121,8 @@ Judged judge_request(const RequestEntry& entry, const Region& client,
       page.owner = static_cast<std::uint16_t>(
           (std::uint64_t{entry.owner_base} + i / entry.owner_stride) % space.world.shards());
     }
-    if (!page_is_valid(page, entry, session, space)) {
+    payload_bytes += page_payload_bytes(space, entry.kind_mask, page.owner, session.shard);
+    if (!page_is_valid(page, entry, session, space) || payload_bytes > kOpBytesMax) {
       out.code = Code::bad_argument;
       return out;
     }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // reaper: the end of sessions, in the order that the README of this room gives.
+#include <sys/socket.h>
+
 #include <cstring>
 
 #include "daemon/log/log.h"
 #include "daemon/os/pidfd.h"
 #include "daemon/session/session_server.h"
 #include "proto/check.h"
+#include "shm/control_message.h"
 
 namespace hc {
 
@@ -41,9 +44,7 @@ void SessionServer::end(Session& session, Code code, const std::string& reason) 
   std::vector<std::uint8_t> body(sizeof notice + reason.size());
   std::memcpy(body.data(), &notice, sizeof notice);
   std::memcpy(body.data() + sizeof notice, reason.data(), reason.size());
-  MessageHeader header{};
-  header.type = static_cast<std::uint16_t>(MessageType::notice);
-  send(session, header, body, {});
+  send(session, header_for(MessageType::notice), body, {});
 }
 
 void SessionServer::unmap(Session& session) {
@@ -51,8 +52,35 @@ void SessionServer::unmap(Session& session) {
   HC_CHECK(engine_session != nullptr && engine_session->ops == 0);
   for (std::uint32_t i = 0; i < kRegionsPerSession; ++i) {
     engine_session->regions[i] = EngineRegion{};
-    session.regions[i].reset();
+    if (session.regions[i]) {
+      regions_.dispose(std::make_shared<ClientRegion>(std::move(*session.regions[i])));
+      session.regions[i].reset();
+    }
   }
+}
+
+// What the client was told by completions comes before what its socket tells it.
+void SessionServer::publish_now(Session& session) {
+  if (!session.publish_wanted || session.rings == nullptr) {
+    return;
+  }
+  session.publish_wanted = false;
+  session.rings->completions.publish();
+  wake_client(session.rings->server_header().wake_word,
+              session.rings->client_header().client_waiting);
+}
+
+// The client sees the end at once; the close itself frees what it sent and nobody took.
+void SessionServer::hang_up(Session& session) {
+  if (!session.socket) {
+    return;
+  }
+  if (!session.socket_closed) {
+    epoll_.remove(session.socket.get());
+    session.socket_closed = true;
+  }
+  ::shutdown(session.socket.get(), SHUT_RDWR);
+  descriptors_.dispose(std::make_shared<UniqueFd>(std::move(session.socket)));
 }
 
 // One step; true when something moved.
@@ -60,6 +88,10 @@ bool SessionServer::reap_one(Session& session, Instant now) {
   if (session.phase == SessionPhase::connected &&
       now.ns - session.connected_at_ns > options_.attach_timeout_ms * kNsPerMs) {
     end(session, Code::timed_out, "no attach within the time limit");
+    return true;
+  }
+  if (session.broken && session.phase != SessionPhase::ended) {
+    end(session, Code::protocol, "the completion head went backwards");
     return true;
   }
   if (session.pending_switch && session.in_engine() && engine_->is_quiet(session.engine_id)) {
@@ -74,13 +106,8 @@ bool SessionServer::reap_one(Session& session, Instant now) {
       return false;  // a copy may still touch the client's memory
     }
     unmap(session);
-    if (session.socket) {
-      if (!session.socket_closed) {
-        epoll_.remove(session.socket.get());
-        session.socket_closed = true;
-      }
-      session.socket.reset();  // tells a living client that its memory is its own
-    }
+    publish_now(session);
+    hang_up(session);  // tells a living client that its memory is its own
     if (!session.client_dead && !session.detached) {
       return false;  // leases wait for the process, or for its next session
     }
@@ -94,6 +121,12 @@ bool SessionServer::reap_one(Session& session, Instant now) {
 
 bool SessionServer::reap(Instant now) {
   bool moved = false;
+  if (listener_ && listener_paused_until_ && *listener_paused_until_ <= now) {
+    listener_paused_until_.reset();
+    const auto added =
+        epoll_.add(listener_->fd(), Trigger::level, epoll_tag(EpollOwner::listener, 0));
+    HC_CHECK(added.has_value());
+  }
   for (std::uint32_t number = 0; number < sessions_.size(); ++number) {
     Session* session = sessions_[number].get();
     if (session == nullptr) {
@@ -109,20 +142,14 @@ bool SessionServer::reap(Instant now) {
 
 void SessionServer::remove(std::uint32_t number) {
   Session& session = *sessions_[number];
-  if (session.publish_wanted && session.rings != nullptr) {
-    session.rings->completions.publish();
-    wake_client(session.rings->server_header().wake_word,
-                session.rings->client_header().client_waiting);
-  }
+  publish_now(session);
   if (session.doorbell_watched) {
     epoll_.remove(session.rings->doorbell());
   }
   if (session.pidfd_watched) {
     epoll_.remove(session.client_pidfd.get());
   }
-  if (session.socket && !session.socket_closed) {
-    epoll_.remove(session.socket.get());
-  }
+  hang_up(session);
   sessions_[number].reset();
 }
 
@@ -139,7 +166,9 @@ void SessionServer::end_holding() {
 // the stop need not wait for sessions that begin after it.
 void SessionServer::end_all(Code code) {
   if (listener_) {
-    epoll_.remove(listener_->fd());
+    if (!listener_paused_until_) {
+      epoll_.remove(listener_->fd());
+    }
     listener_.reset();
   }
   for (const auto& session : sessions_) {

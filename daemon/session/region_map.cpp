@@ -89,9 +89,13 @@ Result<RegionBody> parse_region(std::span<const std::uint8_t> body) {
     if (!take(body, layout)) {
       return make_error(Code::bad_argument, "register_region: the layouts are cut short");
     }
-    if (layout.run_count == 0 || layout.run_count > kRunsPerLayoutMax || layout.reserved != 0) {
-      return out_of_range("layouts[" + std::to_string(i) + "].run_count", layout.run_count,
+    const std::string field = "layouts[" + std::to_string(i) + "].";
+    if (layout.run_count == 0 || layout.run_count > kRunsPerLayoutMax) {
+      return out_of_range(field + "run_count", layout.run_count,
                           "1.." + std::to_string(kRunsPerLayoutMax));
+    }
+    if (layout.reserved != 0) {
+      return out_of_range(field + "reserved", layout.reserved, "0");
     }
     runs += layout.run_count;
     out.layouts.push_back(layout);
@@ -136,14 +140,20 @@ Result<EngineRegion> judge_region(const RegionBody& body, const SpaceDescriptor&
   return region;
 }
 
-Result<ClientRegion> map_region(const RegionRequest& request, UniqueFd file) {
+Result<ClientRegion> map_region(const RegionRequest& request, const UniqueFd& file) {
   WantedFile wanted;
   if (request.size_bytes > UINT64_MAX - request.offset_bytes) {
     return out_of_range("region size_bytes", request.size_bytes, "inside its memory file");
   }
   wanted.size_bytes = request.offset_bytes + request.size_bytes;
   wanted.require_sealed = false;
-  auto memory = MemoryFile::from_fd(std::move(file), wanted);
+  // Before the duplicate is made: closing one can block too if the file is no memory.
+  if (!is_memory_file(file.get())) {
+    return make_error(Code::refused, "region file: is no memory file (memfd, /dev/shm, hugetlbfs)");
+  }
+  auto copy = file.duplicate();
+  HC_TRY(copy);
+  auto memory = MemoryFile::from_fd(std::move(*copy), wanted);
   HC_TRY(memory);
   RegionOptions options;
   options.offset_bytes = request.offset_bytes;
@@ -151,7 +161,7 @@ Result<ClientRegion> map_region(const RegionRequest& request, UniqueFd file) {
   options.read_only = false;
   auto map = Region::map(memory->fd(), options);
   HC_TRY(map);
-  return ClientRegion{UniqueFd(), std::move(*map)};
+  return ClientRegion{std::move(*map)};
 }
 
 }  // namespace hc

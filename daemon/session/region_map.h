@@ -18,7 +18,6 @@
 namespace hc {
 
 struct ClientRegion {
-  UniqueFd file;
   Region map;
 };
 
@@ -32,7 +31,8 @@ struct RegionBody {
 Result<RegionBody> parse_region(std::span<const std::uint8_t> body);
 // Judges it against the space: kinds, run sums, and that every row lies inside the region.
 Result<EngineRegion> judge_region(const RegionBody& body, const SpaceDescriptor& space);
-// Maps the region. Errors: refused (no memory file, or it is too small), no_space.
-Result<ClientRegion> map_region(const RegionRequest& request, UniqueFd file);
+// Maps the region of `file`, which stays the caller's. Errors: refused (no memory file, or it is
+// too small), no_space.
+Result<ClientRegion> map_region(const RegionRequest& request, const UniqueFd& file);
 
 }  // namespace hc

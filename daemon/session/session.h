@@ -69,7 +69,7 @@ struct Session {
   bool client_dead = false;            // pidfd fired
   bool detached = false;               // said so itself, or was superseded: leases go at once
   bool socket_closed = false;          // the peer has closed its end
-  bool notify_sent = false;            // the end was reported to the client
+  bool broken = false;                 // broke the ring protocol; ends with the next reap
   Code end_code = Code::ok;
   std::int64_t connected_at_ns = 0;
 
@@ -80,6 +80,7 @@ struct Session {
   std::uint64_t incarnation = 0;
   SessionId engine_id = SessionTable::kNoSession;
   SpaceNo space{};
+  SpaceDescriptor descriptor;          // of a session that attached in hold
   std::unique_ptr<SessionRings> rings;
   std::array<std::optional<ClientRegion>, kRegionsPerSession> regions;
   std::array<std::uint8_t, kOpSlotsPerSession> credit{};  // completions still owed per slot

@@ -10,14 +10,23 @@
 #include "daemon/os/pidfd.h"
 #include "daemon/session/guard.h"
 #include "proto/check.h"
+#include "shm/control_message.h"
 #include "shm/socket_message.h"
 
 namespace hc {
 
+namespace {
+
+// Ended sessions linger, and a connection comes before its attach.
+constexpr std::uint32_t kSpareConnections = 16;
+constexpr std::int64_t kAcceptPauseMs = 100;
+
+}  // namespace
+
 SessionServer::SessionServer(Epoll& epoll, UnixListener listener,
                              const SessionServerOptions& options)
     : epoll_(epoll), listener_(std::move(listener)), options_(options) {
-  sessions_.resize(options.sessions_max + 16U);  // ended sessions linger; connections come first
+  sessions_.resize(options.sessions_max + kSpareConnections);
   message_.resize(kMessageBytesMax);
 }
 
@@ -74,7 +83,10 @@ void SessionServer::on_listener(Instant now) {
   for (int i = 0; i < 16 && listener_; ++i) {  // the rest waits for the next turn
     auto socket = listener_->accept();
     if (!socket) {
+      // Out of descriptors, most likely. The connection stays in the queue, so the listener would
+      // report it again at once, for ever.
       log_warn("session.accept_failed", {{"reason", socket.error().message()}});
+      pause_listener(now + kAcceptPauseMs * kNsPerMs);
       return;
     }
     if (!*socket) {
@@ -82,6 +94,11 @@ void SessionServer::on_listener(Instant now) {
     }
     accept_one(std::move(**socket), now);
   }
+}
+
+void SessionServer::pause_listener(Instant until) {
+  epoll_.remove(listener_->fd());
+  listener_paused_until_ = until;
 }
 
 void SessionServer::accept_one(UniqueFd socket, Instant now) {
@@ -93,6 +110,8 @@ void SessionServer::accept_one(UniqueFd socket, Instant now) {
     const auto added =
         epoll_.add(socket.get(), Trigger::level, epoll_tag(EpollOwner::session_socket, number));
     if (!peer || !added) {
+      log_warn("session.refused",
+               {{"reason", peer ? added.error().message() : peer.error().message()}});
       return;
     }
     auto session = std::make_unique<Session>();
@@ -103,7 +122,10 @@ void SessionServer::accept_one(UniqueFd socket, Instant now) {
     sessions_[number] = std::move(session);
     return;
   }
-  log_warn("session.refused", {{"reason", "limits.sessions_max reached"}});
+  log_warn("session.refused",
+           {{"reason", "limits.sessions_max = " + std::to_string(options_.sessions_max) +
+                           ": as many connections are open, and " +
+                           std::to_string(kSpareConnections) + " more"}});
 }
 
 void SessionServer::on_socket(std::uint32_t number) {
@@ -112,7 +134,9 @@ void SessionServer::on_socket(std::uint32_t number) {
     return;
   }
   for (int i = 0; i < 16 && !session->socket_closed; ++i) {
-    auto received = receive_message(session->socket.get(), message_, SocketWait::none);
+    std::vector<UniqueFd> refused;
+    auto received = receive_message(session->socket.get(), message_, SocketWait::none, &refused);
+    descriptors_.dispose(refused);
     if (!received) {
       if (received.error().code == Code::busy) {
         return;
@@ -129,10 +153,12 @@ void SessionServer::on_socket(std::uint32_t number) {
     }
     if (header.magic != kMessageMagic || header.bytes != message.size() ||
         header.fd_count != received->fds.size()) {
+      descriptors_.dispose(received->fds);
       end(*session, Code::protocol, "a control message has a wrong header");
       return;
     }
     dispatch(*session, header, message.subspan(sizeof header), received->fds);
+    descriptors_.dispose(received->fds);  // what nobody took
   }
 }
 
@@ -226,9 +252,10 @@ void SessionServer::stage(Session& session, const CompletionEntry& entry) {
   session.credit_total -= used;
   if (session.rings->completions.stage(entry) == Code::ok) {
     session.publish_wanted = true;
-  } else if (session.phase != SessionPhase::ended) {
-    // Room was reserved, so only a client that moved its head backwards gets here.
-    end(session, Code::protocol, "the completion head went backwards");
+  } else {
+    // Room was reserved, so only a client that moved its head backwards gets here. The engine is in
+    // the middle of this completion: the session ends later.
+    session.broken = true;
   }
 }
 
@@ -261,8 +288,7 @@ void SessionServer::publish() {
     const std::uint32_t& waiting = session->rings->client_header().client_waiting;
     wake_client(session->rings->server_header().wake_word, waiting);
     if ((load_relaxed(waiting) & kWaitPacket) != 0 && !session->socket_closed) {
-      send(*session, MessageHeader{0, static_cast<std::uint16_t>(MessageType::wake), 0, 0, 0, 0},
-           {}, {});
+      send(*session, header_for(MessageType::wake), {}, {});
     }
   }
 }
@@ -283,12 +309,20 @@ void SessionServer::mark_awake() {
   }
 }
 
+// A client that takes no completions gets no further request served; it must not keep the loop
+// awake meanwhile.
+bool SessionServer::can_take(Session& session) const {
+  std::uint32_t room = 0;
+  const std::uint32_t wanted = session.credit_total + kCompletionsPerOp;
+  return session.rings->completions.room_for_more(room, wanted) != Code::ok || room >= wanted;
+}
+
 bool SessionServer::rings_have_news() const {
   for (const auto& session : sessions_) {
     const bool listening = session != nullptr && session->rings != nullptr &&
                            (session->phase == SessionPhase::attached ||
                             session->phase == SessionPhase::holding);
-    if (listening && session->rings->requests.has_news()) {
+    if (listening && session->rings->requests.has_news() && can_take(*session)) {
       return true;
     }
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "daemon/engine/session_line.h"
+#include "daemon/os/disposer.h"
 #include "daemon/os/epoll.h"
 #include "daemon/session/session.h"
 #include "proto/handshake.h"
@@ -67,12 +68,12 @@ class SessionServer final : public CompletionSink {
 
   void mark_sleeping();
   void mark_awake();
+  // A request waits that can be taken now.
   bool rings_have_news() const;
 
   void complete(SessionId session, const CompletionEntry& entry,
                 std::span<const FrameRef> frames) override;
 
-  const std::vector<std::unique_ptr<Session>>& sessions() const { return sessions_; }
   std::size_t open_count() const;
   std::vector<SessionLine> list() const;
 
@@ -80,6 +81,8 @@ class SessionServer final : public CompletionSink {
   // control.cpp
   void dispatch(Session& session, const MessageHeader& header,
                 std::span<const std::uint8_t> body, std::vector<UniqueFd>& fds);
+  Result<void> try_region(const SpaceDescriptor& space, std::span<const std::uint8_t> body,
+                          std::vector<UniqueFd>& fds);
   void register_region(Session& session, const MessageHeader& header,
                        std::span<const std::uint8_t> body, std::vector<UniqueFd>& fds);
   void unregister_region(Session& session, const MessageHeader& header,
@@ -89,7 +92,7 @@ class SessionServer final : public CompletionSink {
   void finish_switch(Session& session);
   void reply_stats(Session& session, const MessageHeader& header);
   void reply(Session& session, const MessageHeader& request, const Result<void>& outcome);
-  void send(Session& session, MessageHeader header, std::span<const std::uint8_t> body,
+  void send(Session& session, const MessageHeader& header, std::span<const std::uint8_t> body,
             std::span<const int> fds);
 
   // attach.cpp
@@ -97,9 +100,13 @@ class SessionServer final : public CompletionSink {
               std::vector<UniqueFd>& fds);
   Result<void> try_attach(Session& session, std::span<const std::uint8_t> body,
                           std::vector<UniqueFd>& fds);
-  Result<void> adopt_pidfd(Session& session, UniqueFd passed);
+  Result<void> adopt_pidfd(Session& session, UniqueFd& passed);
+  Result<void> attach_to_engine(Session& session, const SpaceDescriptor& descriptor,
+                                std::uint16_t shards_on_node);
   Result<void> watch_doorbell(Session& session);
-  Result<void> supersede(const Session& newer);
+  std::vector<Session*> older_sessions(const Session& newer);
+  Result<void> may_supersede(const Session& newer);
+  void supersede(const Session& newer);
   Result<void> reply_attached(Session& session, const MessageHeader& header);
   Result<void> reply_holding(Session& session, const MessageHeader& header,
                              const SpaceDescriptor& descriptor);
@@ -110,9 +117,13 @@ class SessionServer final : public CompletionSink {
   void end(Session& session, Code code, const std::string& reason);
   bool reap_one(Session& session, Instant now);
   void unmap(Session& session);
+  void publish_now(Session& session);
+  void hang_up(Session& session);
   void remove(std::uint32_t number);
 
   // session_server.cpp
+  void pause_listener(Instant until);
+  bool can_take(Session& session) const;
   void accept_one(UniqueFd socket, Instant now);
   bool drain_ring(Session& session);
   void take_request(Session& session, const RequestEntry& entry);
@@ -122,13 +133,16 @@ class SessionServer final : public CompletionSink {
 
   Epoll& epoll_;
   std::optional<UnixListener> listener_;  // none once the daemon stops
+  std::optional<Instant> listener_paused_until_;
+  // Two, because a stranger's descriptor may block its closer for long; memory never does.
+  Disposer descriptors_;
+  Disposer regions_;
   SessionServerOptions options_;
   Engine* engine_ = nullptr;
   Uuid daemon_instance_{};
   UniqueFd daemon_pidfd_;
   std::vector<std::unique_ptr<Session>> sessions_;
   std::vector<std::uint8_t> message_;
-  SpaceDescriptor attaching_;  // the descriptor of the attach being judged
 };
 
 }  // namespace hc

@@ -9,6 +9,7 @@
 //     through, so that a bound below a piece can't stop the queue)
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -37,6 +38,13 @@ struct IoEvent {
   std::uint64_t cookie = 0;
   // read_blob, read_header: the 4 KiB header block; valid until the next call of poll().
   std::span<const std::uint8_t> header_block;
+
+  // The device said no. Otherwise the kernel could not take the request this time (memory, a
+  // request broken off), or there is no room: that says nothing about the slot.
+  bool device_failed() const {
+    return code == Code::io_error && sys_errno != ENOMEM && sys_errno != ECANCELED &&
+           sys_errno != EAGAIN && sys_errno != EINTR;
+  }
 };
 
 // A blob's place and its payload in memory. The payload's frame has room for the padded size.

@@ -91,6 +91,8 @@ class Slab {
   std::uint32_t live_count() const { return live_count_; }
   std::uint32_t limbo_count() const { return limbo_count_; }
   std::uint32_t quarantined_count() const { return quarantined_count_; }
+  // Slots that can hold a page, now or later.
+  std::uint32_t usable_count() const { return slot_count() - quarantined_count_; }
 
  private:
   struct Slot {

@@ -3,6 +3,7 @@
 #include "daemon/store/slab_set.h"
 
 #include <cstring>
+#include <utility>
 
 #include "daemon/store/aligned_buffer.h"
 #include "proto/blob_header.h"
@@ -94,7 +95,7 @@ Result<SlabId> SlabSet::adopt(FileId file, const SlabSpec& spec, bool any_geomet
                           " bytes, the configuration asks for " +
                           std::to_string(spec.slot_count) + " of " +
                           std::to_string(expected.slot_bytes) +
-                          ": restore l3.bytes and l3.reserve_slots, or clear the store");
+                          ": restore l3.l3_bytes and l3.reserve_slots, or clear the store");
   }
   auto slab = std::make_unique<Slab>(file, *header);
   if (disk_.size_bytes(file) < slab->file_bytes()) {
@@ -102,7 +103,7 @@ Result<SlabId> SlabSet::adopt(FileId file, const SlabSpec& spec, bool any_geomet
   }
   if (allocated_bytes_ + slab->file_bytes() > budget_bytes_) {
     return make_error(Code::no_space,
-                      "l3.bytes = " + std::to_string(budget_bytes_) + ": the slabs of " +
+                      "l3.l3_bytes = " + std::to_string(budget_bytes_) + ": the slabs of " +
                           "this store already take " +
                           std::to_string(allocated_bytes_ + slab->file_bytes()));
   }
@@ -115,7 +116,7 @@ Result<SlabId> SlabSet::create(const SlabSpec& spec) {
   const SlabHeader header = header_of(spec);
   const std::uint64_t bytes = kFirstSlotOffset + header.slot_count * header.slot_bytes;
   if (allocated_bytes_ + bytes > budget_bytes_) {
-    return make_error(Code::no_space, "l3.bytes = " + std::to_string(budget_bytes_) +
+    return make_error(Code::no_space, "l3.l3_bytes = " + std::to_string(budget_bytes_) +
                                           ": slab " + file_name(spec) + " needs " +
                                           std::to_string(bytes) + " beside " +
                                           std::to_string(allocated_bytes_) + " in use");
@@ -206,13 +207,21 @@ Result<void> SlabSet::keep_only(const std::vector<SlabSpec>& specs) {
   return {};
 }
 
-Result<void> SlabSet::remove_all() {
-  for (const auto& slab : slabs_) {
-    HC_TRY_VOID(disk_.close(slab->file()));
+Result<void> SlabSet::close_all() {
+  Result<void> outcome;
+  for (const auto& slab : std::exchange(slabs_, {})) {
+    if (auto closed = disk_.close(slab->file()); !closed && outcome) {
+      outcome = closed;
+    }
   }
-  slabs_.clear();
   allocated_bytes_ = 0;
-  return keep_only({});
+  return outcome;
+}
+
+Result<void> SlabSet::remove_all() {
+  const auto closed = close_all();
+  HC_TRY_VOID(keep_only({}));
+  return closed;
 }
 
 }  // namespace hc

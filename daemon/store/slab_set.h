@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // slab_set: the slab files of one volume: opens, creates, checks and removes them.
 //
-// Owner: the reactor thread. Blocking file work happens at start, at the first attach of a family
-// and at stop only.
+// Owner: the reactor thread. Blocking file work happens at start, at the first attach of a family,
+// at a clear that ends the family, and at stop.
 // Invariants:
 //   - the sum of the slab files' bytes never passes the budget
 //   - every slab in the set carries this store's uuid; slabs of other families are not opened
@@ -40,6 +40,9 @@ class SlabSet {
   // Removes every slab file but those of exactly these specs; used when an empty store takes a
   // family, so that slabs of another family or geometry do not eat the budget.
   Result<void> keep_only(const std::vector<SlabSpec>& specs);
+  // Closes every slab of the set; the files stay. An error names the first that could not be
+  // closed; the set is empty all the same.
+  Result<void> close_all();
   // Closes and removes every slab of the set; used when an empty store changes its geometry.
   Result<void> remove_all();
 

@@ -61,7 +61,7 @@ void SlotPool::rebuild(std::span<const SlotId> taken) {
     taken_[slot.value] = true;
   }
   link_free_slots();
-  HC_CHECK(taken_count() == taken.size());
+  HC_CHECK(slot_count() - free_count_ == taken.size());
 }
 
 bool SlotPool::is_taken(SlotId slot) const {

@@ -31,7 +31,6 @@ class SlotPool {
   bool is_taken(SlotId slot) const;
   std::uint32_t slot_count() const { return static_cast<std::uint32_t>(next_.size()); }
   std::uint32_t free_count() const { return free_count_; }
-  std::uint32_t taken_count() const { return slot_count() - free_count_; }
 
  private:
   void link_free_slots();

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "daemon/log/log.h"
 #include "proto/check.h"
 
 namespace hc {
@@ -14,12 +15,24 @@ constexpr const char* kFileName = "superblock";
 constexpr std::uint64_t kFileBytes = kSuperblockCopies * kSuperblockCopyBytes;
 constexpr std::uint32_t kGenerationBlock = 1U << 20;
 
+// Less than half of the circle ahead is later. Blobs of half a circle ago are long overwritten or
+// named by no row.
+bool generation_is_before(std::uint32_t generation, std::uint32_t mark) {
+  return static_cast<std::int32_t>(generation - mark) < 0;
+}
+
+std::uint32_t generation_after(std::uint32_t generation) {
+  const std::uint32_t next = generation + 1;
+  return next == kNoGeneration.value ? next + 1 : next;
+}
+
 }  // namespace
 
 SuperblockFile::SuperblockFile(Disk& disk, FileId file)
     : disk_(disk),
       file_(file),
       current_(std::make_unique<Superblock>()),
+      durable_(std::make_unique<Superblock>()),
       staging_(kSuperblockCopyBytes) {}
 
 Result<std::unique_ptr<SuperblockFile>> SuperblockFile::open(Disk& disk, const Uuid& new_uuid) {
@@ -34,6 +47,7 @@ Result<std::unique_ptr<SuperblockFile>> SuperblockFile::open(Disk& disk, const U
   }
   if (found) {
     *self->current_ = *found;
+    *self->durable_ = *found;
     self->durable_sequence_ = found->sequence;
     // The next write must not touch the newer copy.
     const bool in_first = std::memcmp(copies.data(), &*found, sizeof(Superblock)) == 0;
@@ -44,7 +58,8 @@ Result<std::unique_ptr<SuperblockFile>> SuperblockFile::open(Disk& disk, const U
     self->created_ = true;
   }
   // Generations below the old mark may have been used: start at it.
-  self->next_generation_ = self->current_->generation_high + 1;
+  self->next_generation_ = generation_after(self->current_->generation_high);
+  self->durable_generation_high_ = self->next_generation_;
   self->reserve_generations();
   HC_TRY_VOID(self->write_blocking_now());
   return self;
@@ -67,6 +82,11 @@ std::optional<SpaceNo> SuperblockFile::find_space(const SpaceId& space) const {
 Result<SpaceNo> SuperblockFile::add_space(const SpaceId& space) {
   if (const auto known = find_space(space)) {
     return *known;
+  }
+  if (const auto dropped = find_space(SpaceId{})) {
+    current_->spaces[dropped->value] = SpaceEpoch{space, 1};
+    changed();
+    return *dropped;
   }
   if (current_->space_count == kSpaceEpochsMax) {
     return make_error(Code::no_space, "this store knows " + std::to_string(kSpaceEpochsMax) +
@@ -93,20 +113,33 @@ void SuperblockFile::raise_space_epoch(SpaceNo space) {
   changed();
 }
 
+// A dropped number in the middle stays as an entry of no space; numbers never move.
+void SuperblockFile::drop_space(SpaceNo space) {
+  HC_CHECK(space.value < current_->space_count);
+  current_->spaces[space.value] = SpaceEpoch{};
+  while (current_->space_count > 0 &&
+         current_->spaces[current_->space_count - 1].space == SpaceId{}) {
+    --current_->space_count;
+  }
+  changed();
+}
+
 void SuperblockFile::reserve_generations() {
   current_->generation_high = next_generation_ + kGenerationBlock;
   changed();
 }
 
 std::optional<Generation> SuperblockFile::next_generation() {
-  if (next_generation_ >= durable_generation_high_) {
+  if (!generation_is_before(next_generation_, durable_generation_high_)) {
     return std::nullopt;
   }
   // Half a block ahead, so that the write is over long before the block is.
   if (current_->generation_high - next_generation_ <= kGenerationBlock / 2) {
     reserve_generations();
   }
-  return Generation{next_generation_++};
+  const Generation out{next_generation_};
+  next_generation_ = generation_after(next_generation_);
+  return out;
 }
 
 void SuperblockFile::stage() {
@@ -127,13 +160,25 @@ void SuperblockFile::start_write(IoQueue& io, std::uint64_t cookie) {
 }
 
 // The write ends first, then its sync; the copy counts only after both.
-void SuperblockFile::on_event(IoQueue& io, const IoEvent& event) {
+void SuperblockFile::on_event(IoQueue& io, const IoEvent& event, Instant retry_at) {
   HC_CHECK(in_flight_);
   if (event.kind == IoKind::write_raw && event.code == Code::ok) {
     io.start_sync(file_, event.cookie);
     return;
   }
   finish_write(event.code);
+  if (event.code == Code::ok) {
+    if (failures_ > 0) {
+      log_info("superblock.written", {{"after_failures", failures_}});
+    }
+    failures_ = 0;
+    return;
+  }
+  not_before_ = retry_at;
+  if (++failures_ == 1) {  // the first of a row speaks for all
+    log_warn("superblock.write_failed",
+             {{"reason", make_error(event.code, "superblock", event.sys_errno).message()}});
+  }
 }
 
 // A failed write may have torn the copy it went to; the next attempt goes to the same copy, so
@@ -144,12 +189,26 @@ void SuperblockFile::finish_write(Code code) {
   if (code != Code::ok) {
     return;
   }
+  std::memcpy(durable_.get(), staging_.data(), sizeof(Superblock));
   durable_sequence_ = staged_sequence_;
   durable_generation_high_ = staged_generation_high_;
   next_copy_ = (next_copy_ + 1) % kSuperblockCopies;
 }
 
+void SuperblockFile::restore_durable() {
+  if (is_durable()) {
+    return;
+  }
+  const std::uint64_t sequence = current_->sequence;
+  *current_ = *durable_;
+  current_->sequence = sequence;
+  changed();  // above whatever the failed write may have left
+}
+
 Result<void> SuperblockFile::write_blocking_now() {
+  if (in_flight_) {
+    return make_error(Code::busy, "superblock: a write is in flight, try again");
+  }
   stage();
   in_flight_ = true;
   auto written = disk_.write_now(file_, next_copy_ * kSuperblockCopyBytes, staging_.bytes());

@@ -6,12 +6,14 @@
 //   - a generation is handed out only below the durable `generation_high`
 //   - a change is durable once `durable_sequence()` has reached the sequence that changed it
 //   - at most one write is in flight; changes made meanwhile ride the next one
+//   - generations are numbers on a circle: which of two is earlier follows from their distance
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 
+#include "daemon/os/clock.h"
 #include "daemon/os/disk.h"
 #include "daemon/store/aligned_buffer.h"
 #include "daemon/store/io_queue.h"
@@ -36,16 +38,29 @@ class SuperblockFile {
   // `forget_spaces` also ends the numbers of spaces: only when nobody holds one.
   void raise_epoch(bool forget_spaces);
   void raise_space_epoch(SpaceNo space);
+  // Ends the number of one space; another one may get it. Only when no row and no blob of this
+  // epoch of the store carries it.
+  void drop_space(SpaceNo space);
   // The next generation, or nothing while its block is not durable yet.
   std::optional<Generation> next_generation();
 
-  // Writes what has changed and waits for it. Start and stop only.
+  // Writes what has changed and waits for it. Start and stop only; busy while a write is in
+  // flight.
   Result<void> write_blocking_now();
+  // Takes back every change that is not durable. What a failed write may have left on the disk is
+  // superseded by the next write.
+  void restore_durable();
 
   // Asynchronous writes through the queue: the caller passes the queue's events of `cookie` on.
-  bool wants_write() const { return !in_flight_ && current_->sequence > durable_sequence_; }
+  bool wants_write(Instant now) const { return write_waits() && now >= not_before_; }
+  // A write waits for nothing but the time, after one that failed: until retry_at().
+  bool write_waits() const { return !in_flight_ && current_->sequence > durable_sequence_; }
+  Instant retry_at() const { return not_before_; }
   void start_write(IoQueue& io, std::uint64_t cookie);  // needs can_start(write_raw)
-  void on_event(IoQueue& io, const IoEvent& event);
+  // A write that failed is tried again from `retry_at` on.
+  void on_event(IoQueue& io, const IoEvent& event, Instant retry_at);
+  // Writes through the queue that failed since the last one that did not.
+  std::uint32_t failures_in_row() const { return failures_; }
   std::uint64_t sequence() const { return current_->sequence; }
   std::uint64_t durable_sequence() const { return durable_sequence_; }
   bool is_durable() const { return durable_sequence_ == current_->sequence; }
@@ -61,6 +76,7 @@ class SuperblockFile {
   Disk& disk_;
   FileId file_;
   std::unique_ptr<Superblock> current_;
+  std::unique_ptr<Superblock> durable_;
   AlignedBuffer staging_;
   std::uint64_t staged_sequence_ = 0;
   std::uint32_t staged_generation_high_ = 0;
@@ -68,6 +84,8 @@ class SuperblockFile {
   std::uint32_t next_generation_ = 1;
   std::uint32_t durable_generation_high_ = 0;
   std::uint32_t next_copy_ = 0;
+  std::uint32_t failures_ = 0;
+  Instant not_before_{};
   bool in_flight_ = false;
   bool created_ = false;
 };

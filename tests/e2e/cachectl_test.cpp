@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "client/ctl/admin_client.h"
 #include "e2e/daemon_process.h"
 #include "e2e/process.h"
 #include "e2e/rank.h"
@@ -66,6 +67,41 @@ TEST_CASE("Each command with --json prints one JSON object that says what happen
   CHECK(spaces[0].at("durable_pages") == 10);
   CHECK(json_of(daemon, {"clear", "--yes", "--json"}).at("pages_dropped") == 10);
   CHECK(json_of(daemon, {"stats", "--json"}).at("pages") == 0);
+}
+
+// An answer of the daemon holds 64 of them.
+TEST_CASE("Spaces are listed however many there are") {
+  DaemonProcess daemon;
+  daemon.start();
+  Rank rank({daemon.client_socket()});
+  REQUIRE(rank.open() == HICACHE_OK);
+  for (int version = 0; version < 150; ++version) {
+    REQUIRE(hicache_space_switch(rank.client(), ("weights-" + std::to_string(version)).c_str(),
+                                 kPatienceMs) == HICACHE_OK);
+  }
+
+  const nlohmann::json spaces = json_of(daemon, {"spaces", "--json"}).at("spaces");
+
+  REQUIRE(spaces.size() == 151);
+  for (std::size_t number = 1; number < spaces.size(); ++number) {
+    CHECK(spaces[number].at("weight_version").get<std::string>() ==
+          "weights-" + std::to_string(number - 1));
+  }
+}
+
+TEST_CASE("A clear of the empty space is refused by the daemon itself: nothing is lost") {
+  DaemonProcess daemon;
+  daemon.start();
+  Rank rank({daemon.client_socket()});
+  REQUIRE(rank.open() == HICACHE_OK);
+  REQUIRE(rank.store({1, 4, 0}).code == HICACHE_OK);
+
+  const auto answer = ask_daemon(daemon.admin_socket(), "clear", {{"space", ""}}, kPatienceMs);
+
+  REQUIRE_FALSE(answer);
+  CHECK(answer.error().code == Code::bad_argument);
+  CHECK(missing(answer.error().text, {"space = ''"}) == "");
+  CHECK(rank.present({1, 4, 0}) == 4);
 }
 
 TEST_CASE("Each command prints for people within 80 columns") {
@@ -149,6 +185,7 @@ TEST_CASE("A wrong command line is one line and exit status 64") {
        {{"bench", "replay", "--synthetic", "usrs=2", "--l2", "1GiB", "--l3", "1GiB"}, {"usrs"}},
        {{"bench", "replay", "--l2", "1GiB", "--l3", "1GiB"}, {"--trace"}},
        {{"clear", "--space", "xyz", "--yes"}, {"--space", "xyz", "a-f"}},
+       {{"clear", "--space", "", "--yes"}, {"--space", "a-f"}},
        {{"bench", "replay", "--synthetic", "users=2", "--l2", "1GiB", "--l3", "1GiB", "--kinds",
          "kv"}, {"--kinds", "kv"}},
        {{"bench", "replay", "--synthetic", "users=2", "--l2", "1GiB", "--l3", "1GiB",

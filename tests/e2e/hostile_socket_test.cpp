@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // hostile_socket_test: what a client can send over the sockets ends its connection at worst.
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -43,6 +45,13 @@ const std::vector<BadAttach>& bad_attaches() {
        "group"},
       {"a group without an end", [](RawClient&, A& a) { a.request.group.fill('x'); },
        Code::bad_argument, "group"},
+      {"a group that is no UTF-8",
+       [](RawClient&, A& a) { a.request.group[0] = static_cast<char>(0xFF); }, Code::bad_argument,
+       "group is not UTF-8"},
+      {"a world of nobody", [](RawClient&, A& a) { a.request.world = 0; }, Code::bad_argument,
+       "world = 0"},
+      {"a quota", [](RawClient&, A& a) { a.request.quota_bytes = 77; }, Code::unsupported,
+       "quota_bytes = 77"},
       {"a rank outside the world", [](RawClient&, A& a) { a.request.rank = 1; },
        Code::bad_argument, "rank = 1"},
       {"unknown flags", [](RawClient&, A& a) { a.request.flags = 4; }, Code::bad_argument,
@@ -106,6 +115,64 @@ TEST_CASE("An attach that is wrong in any way is refused in one line") {
   }
   scene.expect_unaffected();
   CHECK(eventually([&] { return scene.daemon().open_descriptors() == descriptors; }));
+}
+
+// The group and rank of the honest client, a newer incarnation, and a client file of nothing.
+TEST_CASE("An attach that is refused leaves the session that it would have superseded alone") {
+  Scene scene;
+  RankOptions options = scene.hostile();
+  options.group = "honest";
+  RawClient client(options);
+  AttachTry attempt = client.make_attach();
+  attempt.request.incarnation = UINT64_MAX;
+  attempt.client_file = plain_memory_file(kClientFileBytes);
+
+  CHECK_FALSE(client.attach(std::move(attempt)));
+
+  scene.expect_unaffected();
+}
+
+// A connection whose last close waits for a peer that never reads.
+UniqueFd lingering_socket(std::vector<UniqueFd>& peers) {
+  UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  REQUIRE(::bind(listener.get(), generic, size) == 0);
+  REQUIRE(::listen(listener.get(), 1) == 0);
+  REQUIRE(::getsockname(listener.get(), generic, &size) == 0);
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(::connect(socket.get(), generic, size) == 0);
+  peers.emplace_back(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const linger wait{1, 3600};
+  REQUIRE(::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &wait, sizeof wait) == 0);
+  const std::vector<char> data(1U << 20);
+  while (::send(socket.get(), data.data(), data.size(), MSG_DONTWAIT) > 0) {
+  }
+  return socket;
+}
+
+TEST_CASE("Descriptors that take an hour to close hold nobody up") {
+  Scene scene;
+  std::vector<UniqueFd> peers;  // they never read
+  RawClient attached(scene.hostile());
+  REQUIRE(attached.attach());
+  RawClient connected(scene.hostile());
+  // Stopped, so that the last descriptors of these sockets are surely the daemon's.
+  REQUIRE(::kill(scene.daemon().pid(), SIGSTOP) == 0);
+  for (RawClient* client : {&attached, &connected}) {
+    for (const MessageType type : {MessageType::register_region, MessageType::attach,
+                                   MessageType::stats}) {
+      const UniqueFd first = lingering_socket(peers);
+      const UniqueFd second = lingering_socket(peers);
+      REQUIRE(client->send(type, std::vector<std::uint8_t>(200), {first.get(), second.get()}));
+    }
+  }
+  REQUIRE(::kill(scene.daemon().pid(), SIGCONT) == 0);
+
+  scene.expect_unaffected();
 }
 
 TEST_CASE("Messages without sense end the session, and not the daemon") {

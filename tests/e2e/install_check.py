@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """install_check: installs the build and uses the client library as a stranger would.
 
-It compiles one C and one C++ program with the flags of hicache.pc, runs both, and reads the
-exports of the library: nothing but hicache_* and hc_* may be visible.
+The folder is none that the build was configured for. With the flags of hicache.pc alone it compiles
+a C and a C++ program, which call the library and check its answer, and the example of the tree. It
+reads the exports of the library: nothing but hicache_* and hc_* may be visible. And every file that
+the systemd unit names under /usr must be there.
 """
 
 import argparse
@@ -13,8 +15,20 @@ import subprocess
 import sys
 import tempfile
 
-C_PROGRAM = "#include <hicache.h>\nint main(void) { return 0; }\n"
-CXX_PROGRAM = "#include <hicache.hpp>\nint main() { return 0; }\n"
+C_PROGRAM = """#include <string.h>
+#include <hicache.h>
+int main(int count, char** arguments) {
+  return count == 2 && strcmp(hicache_version(), arguments[1]) == 0 ? 0 : 1;
+}
+"""
+CXX_PROGRAM = """#include <string>
+#include <hicache.hpp>
+int main(int count, char** arguments) {
+  hicache::Client client;
+  const bool empty = client.close(0) == hicache_close(nullptr, 0);
+  return empty && count == 2 && std::string(hicache_version()) == arguments[1] ? 0 : 1;
+}
+"""
 
 
 def run(command, **more):
@@ -23,7 +37,7 @@ def run(command, **more):
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more
     )
     if done.returncode != 0:
-        sys.exit(f"failed: {' '.join(command)}\n{done.stdout}")
+        sys.exit(f"failed ({done.returncode}): {' '.join(command)}\n{done.stdout}")
     return done.stdout
 
 
@@ -45,34 +59,44 @@ def foreign_exports(library):
     return [name for name in exported if not re.match(r"(hicache|hc)_", name)]
 
 
-def check(args, folder):
-    run([args.cmake, "--install", args.build, "--prefix", folder])
-    pkg_config_file = find(folder, "hicache.pc")
-    env = dict(os.environ, PKG_CONFIG_PATH=os.path.dirname(pkg_config_file))
-    overrides = []
-    for name, value in (
-        ("prefix", folder),
-        ("libdir", os.path.dirname(find(folder, "libhicache.so.0"))),
-        ("includedir", os.path.dirname(find(folder, "hicache.h"))),
-    ):
-        overrides.append(f"--define-variable={name}={value}")
-    cflags, libs = (
-        run(["pkg-config", *overrides, part, "hicache"], env=env).split()
-        for part in ("--cflags", "--libs")
-    )
-    library = find(folder, "libhicache.so.0")
-    programs = [
-        (
-            "use.c",
-            C_PROGRAM,
-            [args.cc, "-std=c11", "-pedantic-errors", "-Wall", "-Wextra", "-Werror"],
-        )
+def check_unit(prefix):
+    """What the systemd unit names under /usr is installed under the prefix."""
+    with open(find(prefix, "hicached.service"), encoding="utf-8") as file:
+        named = sorted(set(re.findall(r"(?<=/usr/)[\w./-]+", file.read())))
+    missing = [path for path in named if not os.path.isfile(os.path.join(prefix, path))]
+    if missing or "bin/hicached" not in named:
+        sys.exit(f"the unit names {named}; not installed: {missing}")
+
+
+def package_flags(prefix):
+    """(compiler flags, linker flags, version) of hicache.pc as it was installed."""
+    env = dict(os.environ, PKG_CONFIG_PATH=os.path.dirname(find(prefix, "hicache.pc")))
+    flags = [
+        run(["pkg-config", part, "hicache"], env=env).split()
+        for part in ("--cflags", "--libs", "--modversion")
     ]
-    if os.path.exists(os.path.join(os.path.dirname(find(folder, "hicache.h")), "hicache.hpp")):
-        programs.append(
-            ("use.cpp", CXX_PROGRAM, [args.cxx, "-std=c++20", "-Wall", "-Wextra", "-Werror"])
-        )
-    for name, text, compiler in programs:
+    for flag in flags[0] + flags[1]:
+        folder = os.path.realpath(flag[2:])
+        if flag[:2] in ("-I", "-L") and not folder.startswith(os.path.realpath(prefix)):
+            sys.exit(f"hicache.pc names {folder}, which is outside of the install folder")
+    return flags
+
+
+def check(args, folder):
+    prefix = os.path.join(folder, "prefix")
+    run([args.cmake, "--install", args.build, "--prefix", prefix])
+    check_unit(prefix)
+    cflags, libs, version = package_flags(prefix)
+    library = find(prefix, "libhicache.so.0")
+    c_compiler = [args.cc, "-std=c11", "-pedantic-errors", "-Wall", "-Wextra", "-Werror"]
+    cxx_compiler = [args.cxx, "-std=c++20", "-Wall", "-Wextra", "-Werror"]
+    with open(os.path.join(args.source, "examples/host_rank.c"), encoding="utf-8") as file:
+        example = file.read()
+    for name, text, compiler in (
+        ("use.c", C_PROGRAM, c_compiler),
+        ("use.cpp", CXX_PROGRAM, cxx_compiler),
+        ("host_rank.c", example, c_compiler),
+    ):
         source = os.path.join(folder, name)
         with open(source, "w", encoding="utf-8") as file:
             file.write(text)
@@ -80,8 +104,9 @@ def check(args, folder):
         run([*compiler, *args.flags, *cflags, "-c", source, "-o", source + ".o"])
         # A sanitized library needs the C++ half of the sanitizer's runtime in the program.
         linker = args.cxx if args.flags else compiler[0]
-        run([linker, *args.flags, source + ".o", "-o", binary, "-Wl,--no-as-needed", *libs])
-        run([binary], env=dict(env, LD_LIBRARY_PATH=os.path.dirname(library)))
+        run([linker, *args.flags, source + ".o", "-o", binary, *libs])
+        if text != example:  # that one needs a daemon
+            run([binary, *version], env=dict(os.environ, LD_LIBRARY_PATH=os.path.dirname(library)))
     foreign = foreign_exports(library)
     if foreign:
         sys.exit("exports beyond the C interface: " + ", ".join(foreign[:10]))
@@ -89,7 +114,7 @@ def check(args, folder):
 
 def main():
     parser = argparse.ArgumentParser()
-    for name in ("--build", "--cmake", "--cc", "--cxx"):
+    for name in ("--build", "--source", "--cmake", "--cc", "--cxx"):
         parser.add_argument(name, required=True)
     parser.add_argument("--flags", type=str.split, default=[])
     with tempfile.TemporaryDirectory(prefix="hc-install-") as folder:

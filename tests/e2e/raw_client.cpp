@@ -167,9 +167,14 @@ Result<void> RawClient::register_region(std::uint32_t number, int file, std::uin
   return {};
 }
 
+Result<void> RawClient::send(MessageType type, const std::vector<std::uint8_t>& body,
+                             std::vector<int> fds) {
+  return connection_->send(type, ++request_id_, body, fds);
+}
+
 Result<ControlMessage> RawClient::call(MessageType type, const std::vector<std::uint8_t>& body,
                                        std::vector<int> fds) {
-  HC_TRY_VOID(connection_->send(type, ++request_id_, body, fds));
+  HC_TRY_VOID(send(type, body, std::move(fds)));
   while (true) {
     auto message = connection_->receive(deadline_after_ms(kPatienceMs), -1);
     HC_TRY(message);

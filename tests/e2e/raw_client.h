@@ -61,6 +61,9 @@ class RawClient {
   // Any message; its answer.
   Result<ControlMessage> call(MessageType type, const std::vector<std::uint8_t>& body,
                               std::vector<int> fds = {});
+  // A message whose answer nobody waits for.
+  Result<void> send(MessageType type, const std::vector<std::uint8_t>& body,
+                    std::vector<int> fds);
   Result<void> send_bytes(const std::vector<std::uint8_t>& bytes) const;
 
   // Waits until the daemon has closed the connection; what its notice said, "" without one.

@@ -77,6 +77,11 @@ PAGES_PER_OP = 512
 KINDS_MAX = 8
 PARTS_MAX = 64
 METADATA_AREA = 192 << 10
+REGIONS_PER_SESSION = 16
+RUNS_PER_LAYOUT_MAX = 512
+OP_BYTES_MAX = 4 << 30
+COMPLETIONS_PER_OP = 4
+MESSAGE_FDS_MAX = 64
 
 # --- layouts on disk ------------------------------------------------------------------------------
 BLOB_HEADER = Layout(
@@ -101,6 +106,10 @@ INDEX_ROW_HEADER = Layout(
 INDEX_ROW_PART = Layout(
     ("kind", "H"), ("shard", "H"), ("owner", "H"), ("volume", "H"), ("slot", "I"),
     ("generation", "I"))
+SPACE_ROW_HEADER = Layout(("row_crc", "I"), ("version", "H"), ("shards_on_node", "H"))
+IDENTITY_ROW = Layout(
+    ("row_crc", "I"), ("version", "H"), ("reserved", "H"), ("store_epoch", "Q"),
+    ("store_uuid", "16s"))
 
 # --- layouts in shared memory and on the socket ---------------------------------------------------
 REQUEST = Layout(
@@ -118,11 +127,19 @@ COMPLETION = Layout(
     ("pages_from_l2", "I"), ("pages_from_l3", "I"), ("pages_stored", "I"), ("bytes", "Q"),
     ("store_sequence", "Q"))
 FRAME_REF = Layout(("frame", "I"), ("kind", "H"), ("reserved", "H"), ("generation", "Q"))
-CLIENT_HEADER_BYTES = 4 * 64
-SERVER_HEADER_BYTES = 6 * 64
+# The hot words of both files have a cache line each.
+CLIENT_HEADER = Layout(
+    ("magic", "4s"), ("protocol", "I"), ("fingerprint", "Q"), ("pad0", "48s"),
+    ("request_tail", "I"), ("pad1", "60s"), ("completion_head", "I"), ("pad2", "60s"),
+    ("client_waiting", "I"), ("pad3", "60s"))
+SERVER_HEADER = Layout(
+    ("magic", "4s"), ("protocol", "I"), ("fingerprint", "Q"), ("pad0", "48s"),
+    ("request_head", "I"), ("pad1", "60s"), ("completion_tail", "I"), ("pad2", "60s"),
+    ("wake_word", "I"), ("pad3", "60s"), ("daemon_sleeping", "I"), ("pad4", "60s"),
+    ("state", "I"), ("end_code", "i"), ("pad5", "56s"))
 STATUS_HEADER = Layout(
     ("magic", "4s"), ("protocol", "I"), ("fingerprint", "Q"), ("capacity", "Q"),
-    ("space", "32s"), ("pad0", "8s"), ("moves", "I"), ("pages", "I"), ("pad1", "56s"))
+    ("space", "32s"), ("key", "Q"), ("moves", "I"), ("pages", "I"), ("pad1", "56s"))
 STATUS_ENTRY = Layout(
     ("sequence", "I"), ("remote", "I"), ("hash", "32s"), ("resident", "Q"), ("stored", "Q"),
     ("durable", "Q"))
@@ -145,7 +162,16 @@ REGION_REQUEST = Layout(
     ("region", "I"), ("region_kind", "H"), ("layout_count", "H"), ("offset_bytes", "Q"),
     ("size_bytes", "Q"), ("rows", "I"), ("registration", "I"), ("device", "16s"),
     ("ipc_handle", "64s"))
+LAYOUT_REQUEST = Layout(("kind", "H"), ("run_count", "H"), ("reserved", "I"))
 LAYOUT_RUN = Layout(("offset_bytes", "Q"), ("stride_bytes", "Q"), ("length_bytes", "Q"))
+SPACE_SWITCH_REQUEST = Layout(("weight_version_bytes", "I"), ("reserved", "I"))
+SPACE_SWITCH_REPLY = Layout(("space", "32s"), ("status_table_bytes", "Q"))
+STATS_REPLY = Layout(*((name, "Q") for name in (
+    "pages", "resident_parts", "written_parts", "durable_parts", "frames_total", "frames_free",
+    "frames_leased", "slots_total", "slots_free", "oldest_undurable_ms", "hits_l2", "hits_l3",
+    "misses", "stored", "evicted_l2", "evicted_l3", "verify_failures", "commits")))
+NOTICE = Layout(("kind", "I"), ("code", "i"))
+BLACKBOARD_REQUEST = Layout(("key", "I"), ("value_bytes", "I"))
 
 
 def layout_fingerprint():
@@ -158,10 +184,14 @@ def layout_fingerprint():
         REQUEST.size, REQUEST.offset("lease"), REQUEST.offset("client_data"),
         PAGE.size, PAGE.offset("owner"),
         COMPLETION.size, COMPLETION.offset("lease"),
-        FRAME_REF.size, CLIENT_HEADER_BYTES, SERVER_HEADER_BYTES,
-        STATUS_HEADER.size, STATUS_ENTRY.size,
+        FRAME_REF.size, CLIENT_HEADER.size, SERVER_HEADER.size,
+        STATUS_HEADER.size, STATUS_HEADER.offset("key"), STATUS_ENTRY.size,
         MESSAGE_HEADER.size, ATTACH_REQUEST.size, ATTACH_REPLY.size,
-        ARENA_INFO.size, REGION_REQUEST.size, LAYOUT_RUN.size,
+        ARENA_INFO.size, REGION_REQUEST.size, LAYOUT_REQUEST.size, LAYOUT_RUN.size,
+        SPACE_SWITCH_REQUEST.size, SPACE_SWITCH_REPLY.size, STATS_REPLY.size, NOTICE.size,
+        BLACKBOARD_REQUEST.size,
+        REGIONS_PER_SESSION, RUNS_PER_LAYOUT_MAX, OP_BYTES_MAX, COMPLETIONS_PER_OP,
+        MESSAGE_FDS_MAX,
         RING_ENTRIES, COMPLETION_ENTRIES, OP_SLOTS,
         PAGES_PER_OP, KINDS_MAX, PARTS_MAX, METADATA_AREA,
         client_file, server_file]
@@ -272,6 +302,17 @@ def index_value():
     return struct.pack("<I", crc32c(index_key() + value[4:])) + value[4:]
 
 
+def space_row():
+    """The key, then the value: the checksum covers both."""
+    key = struct.pack(">I", 258)
+    value = SPACE_ROW_HEADER.pack(version=DISK_VERSION, shards_on_node=6) + space_descriptor()
+    return key + struct.pack("<I", crc32c(key + value[4:])) + value[4:]
+
+
+def identity_row():
+    return IDENTITY_ROW.seal(version=DISK_VERSION, store_epoch=STORE_EPOCH, store_uuid=UUID)
+
+
 def request_entry():
     return REQUEST.pack(
         verb=1, flags=1 | 2, ack=3, hint=1, priority=9, kind_mask=5, op_slot=63,
@@ -303,14 +344,92 @@ def attach_request():
         protocol=PROTOCOL, fingerprint=layout_fingerprint(), incarnation=0x0102030405060708,
         group=b"engine-0", rank=3, world=8, shards_on_node=8, tensor=3, pipeline=0, context=0,
         descriptor_bytes=len(descriptor), quota_bytes=64 << 30)
+    return message(1, body + descriptor, fd_count=2)
+
+
+def message(number, body, fd_count=0, status=0, request_id=42):
     header = MESSAGE_HEADER.pack(
-        magic=b"HICM", type=1, fd_count=2,
-        bytes=MESSAGE_HEADER.size + len(body) + len(descriptor), request_id=42)
-    return header + body + descriptor
+        magic=b"HICM", type=number, fd_count=fd_count, bytes=MESSAGE_HEADER.size + len(body),
+        status=status, request_id=request_id)
+    return header + body
+
+
+def attach_reply():
+    return message(2, ATTACH_REPLY.pack(
+        protocol=PROTOCOL, session=0x00030007, fingerprint=layout_fingerprint(),
+        daemon_instance=bytes(range(0x40, 0x50)), store_uuid=UUID, space=SPACE, family=FAMILY,
+        shard=3, part_count=17, arena_count=2, status_table_bytes=0x0000000123456000,
+        generation_count=70003, quota_bytes=64 << 30), fd_count=5)
+
+
+def arenas():
+    return message(3, b"".join([
+        ARENA_INFO.pack(kind=0, first_frame=0, frame_count=415, frame_bytes=2568192),
+        ARENA_INFO.pack(
+            kind=2, first_frame=0x01020304, frame_count=23301, frame_bytes=45056,
+            generation_index=0x1122334455667788)]), fd_count=2)
+
+
+def register_region():
+    """Two layouts: one run, then two."""
+    return message(4, b"".join([
+        REGION_REQUEST.pack(
+            region=15, region_kind=1, layout_count=2, offset_bytes=0x0000000100001000,
+            size_bytes=0x0000000200000000, rows=70001, registration=6,
+            device=bytes(range(0x60, 0x70)), ipc_handle=bytes(range(0x80, 0xC0))),
+        LAYOUT_REQUEST.pack(kind=0, run_count=1), LAYOUT_REQUEST.pack(kind=2, run_count=2),
+        LAYOUT_RUN.pack(offset_bytes=0, stride_bytes=2561024, length_bytes=2561024),
+        LAYOUT_RUN.pack(offset_bytes=0x0000000123456000, stride_bytes=20480, length_bytes=20480),
+        LAYOUT_RUN.pack(offset_bytes=0x1122334455667788, stride_bytes=40960, length_bytes=20480),
+    ]), fd_count=1)
+
+
+def space_switch():
+    name = b"weights-8"
+    return message(8, SPACE_SWITCH_REQUEST.pack(weight_version_bytes=len(name)) + name)
+
+
+def space_switch_reply():
+    space = sha256(space_descriptor(weight_version="weights-8"))
+    return message(9, SPACE_SWITCH_REPLY.pack(
+        space=space, status_table_bytes=0x0000000123456000), fd_count=1)
+
+
+def stats_reply():
+    names = [name for name, _ in STATS_REPLY.fields]
+    return message(11, STATS_REPLY.pack(
+        **{name: 0x0101010100000000 + number for number, name in enumerate(names, 1)}))
+
+
+def notice():
+    return message(12, NOTICE.pack(kind=2, code=13) + b"superseded by a newer process",
+                   request_id=0)
+
+
+def blackboard_post():
+    value = b"value"
+    return message(13, BLACKBOARD_REQUEST.pack(key=0x01020304, value_bytes=len(value)) + value)
+
+
+def error_reply():
+    return message(6, b"space: belongs to another family", status=12)
+
+
+def client_header():
+    return CLIENT_HEADER.pack(
+        magic=b"HICC", protocol=PROTOCOL, fingerprint=layout_fingerprint(),
+        request_tail=0xFFFFFFFE, completion_head=0x01020304, client_waiting=2)
+
+
+def server_header():
+    return SERVER_HEADER.pack(
+        magic=b"HICR", protocol=PROTOCOL, fingerprint=layout_fingerprint(),
+        request_head=0xFFFFFFFD, completion_tail=0x01020305, wake_word=77, daemon_sleeping=1,
+        state=3, end_code=13)
 
 
 def status_table():
-    """Eight places; two pages whose home is place 6 and one of home 7 that wraps to place 0."""
+    """Key 0. Eight places; two pages whose home is place 6, and one of home 7 that wraps to 0."""
     capacity = 8
     header = STATUS_HEADER.pack(
         magic=b"HICT", protocol=PROTOCOL, fingerprint=layout_fingerprint(), capacity=capacity,
@@ -336,14 +455,27 @@ FORMATS = {
     "superblock": superblock_file,
     "index_key": index_key,
     "index_value": index_value,
+    "space_row": space_row,
+    "identity_row": identity_row,
     "space_descriptor": space_descriptor,
     "space_identity": space_identity,
     "request_entry": request_entry,
     "page_entry": page_entry,
     "completion_entry": completion_entry,
     "frame_ref": frame_ref,
-    "attach_request": attach_request,
+    "client_header": client_header,
+    "server_header": server_header,
     "status_table": status_table,
+    "attach_request": attach_request,
+    "attach_reply": attach_reply,
+    "arenas": arenas,
+    "register_region": register_region,
+    "space_switch": space_switch,
+    "space_switch_reply": space_switch_reply,
+    "stats_reply": stats_reply,
+    "notice": notice,
+    "blackboard_post": blackboard_post,
+    "error_reply": error_reply,
 }
 
 

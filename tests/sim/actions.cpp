@@ -90,7 +90,9 @@ void Driver::act_session() {
 
 void Driver::act_operator() {
   const std::uint64_t pick = world_.prng.below(10);
-  if (pick < 6 || order_) {
+  const bool takes_over = pick == 9 && order_ && !order_->store;
+  const bool busy = order_ || world_.engine->clearing_store();
+  if (pick < 6 || (busy && !takes_over)) {
     world_.engine->barrier_now();
     return;
   }

@@ -31,7 +31,9 @@ void Driver::new_family(bool same_space) {
 void Driver::boot(ColdStartMode mode) {
   world_.index.damage_rows();
   int starts = 0;
-  while (!try_boot(mode)) {
+  const ColdStartMode wanted = mode;
+  while (!try_boot(mode, starts == 0)) {
+    mode = wanted;
     world_.laws.expect(++starts < kStartsMax, 5, "the daemon never starts");
     kill();
   }
@@ -45,7 +47,7 @@ void Driver::boot(ColdStartMode mode) {
   watch_.walk(true);
 }
 
-bool Driver::try_boot(ColdStartMode mode) {
+bool Driver::try_boot(ColdStartMode& mode, bool may_change) {
   const bool cut = world_.prng.percent(world_.plan.power_cut);
   world_.disk.cut_power_at_write(cut ? world_.prng.between32(1, 3) : 0);
   world_.engine = std::make_unique<Engine>(world_.disk, world_.index, world_.copier, clients_,
@@ -66,12 +68,30 @@ bool Driver::try_boot(ColdStartMode mode) {
                        "an attach succeeded while the daemon holds");
     turn();
   }
-  const auto started = world_.engine->cold_start(mode);
-  if (!started) {
+  return leave_hold(mode, may_change) && finish_loading();
+}
+
+// An operator says it again to a daemon whose start has failed, or says load after a clear that did
+// not come to its commit point.
+bool Driver::leave_hold(ColdStartMode& mode, bool may_change) {
+  const std::uint64_t epoch = world_.core().superblock->current().epoch;
+  auto started = world_.engine->cold_start(mode);
+  while (!started) {
     world_.laws.expect(started.error().code == Code::io_error, 2, started.error().text.c_str());
-    return false;
+    world_.laws.expect(world_.engine->state() == EngineState::holding && !world_.has_catalog(), 5,
+                       "a start that failed left something behind");
+    if (world_.disk.power_is_cut() || world_.prng.one_in(3)) {
+      return false;
+    }
+    turn();
+    const bool untouched = world_.core().superblock->current().epoch == epoch;
+    if (may_change && untouched && mode == ColdStartMode::clear && world_.prng.one_in(3)) {
+      mode = ColdStartMode::load;
+    }
+    world_.trace.add("start again", static_cast<std::uint64_t>(mode));
+    started = world_.engine->cold_start(mode);
   }
-  return finish_loading();
+  return true;
 }
 
 // False: killed while it loads.

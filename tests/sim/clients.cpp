@@ -251,6 +251,7 @@ void Clients::before_submit(SimSession& session, SimOp& op) {
       op.there.push_back(page_is_there(session, op, i, op.verb() == Verb::pin));
     }
   }
+  op.transients = world_.disk.transients();
   if (op.verb() == Verb::free_object) {
     note_wipes(session, op);
   }

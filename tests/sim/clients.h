@@ -39,6 +39,7 @@ struct SimOp {
   std::vector<std::uint64_t> gone_before; // free_object: what it found in the model
   std::uint64_t submitted = 0;           // of the model's sequence
   std::uint64_t barrier = 0;             // flush
+  std::uint64_t transients = 0;          // transfers that the kernel had refused by then
   Instant deadline{};
   Ack last_ack = Ack::none;
   bool in_submit = false;

@@ -33,7 +33,7 @@ void Driver::run() {
     }
   }
   // The last look: no new faults, everything that is there is read back, before and after a crash.
-  if (world_.index.dead()) {
+  if (world_.index.is_dead()) {
     crash_and_boot();
   }
   world_.set_plan(FaultPlan{});
@@ -73,6 +73,7 @@ void Driver::turn() {
     clients_.turn();
     clients_.check_deadlines(now);
     finish_order();
+    watch_.set_clearing(world_.engine->clearing_store());
   }
   watch_.observe();
   if (turns_ % kWalkEvery == 0 && world_.engine->state() == EngineState::serving) {
@@ -100,15 +101,15 @@ void Driver::finish_order() {
   if (!order_ || world_.engine->order_state() != OrderState::done) {
     return;
   }
-  world_.trace.add("order done", order_->store ? 1 : 0, order_->version);
+  const bool ok = world_.engine->order_result().has_value();
+  world_.trace.add("order done", order_->store ? 1 : 0, order_->version, ok ? 1 : 0);
   if (order_->store) {
-    world_.model.forget_all(order_->sequence, true);
+    world_.model.forget_all(order_->sequence, ok);
   } else {
-    world_.model.forget_version(order_->version, order_->sequence, true);
+    world_.model.forget_version(order_->version, order_->sequence, ok);
   }
   world_.engine->finish_order();
   order_.reset();
-  watch_.set_clearing(false);
 }
 
 void Driver::close_sessions() {
@@ -122,7 +123,8 @@ void Driver::close_sessions() {
 void Driver::come_to_rest() {
   close_sessions();
   const Instant bound = world_.clock.time() + 600'000 * kNsPerMs;
-  while (world_.core().sessions.open_count() > 0 || order_ || !world_.engine->drained()) {
+  while (world_.core().sessions.open_count() > 0 || order_ || world_.engine->clearing_store() ||
+         !world_.engine->drained()) {
     if (world_.clock.time() > bound) {
       world_.laws.broken(5, "the engine does not come to rest");
       return;

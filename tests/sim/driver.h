@@ -35,7 +35,8 @@ class Driver {
   // boot.cpp
   void new_family(bool same_space);
   void boot(ColdStartMode mode);
-  bool try_boot(ColdStartMode mode);
+  bool try_boot(ColdStartMode& mode, bool may_change);
+  bool leave_hold(ColdStartMode& mode, bool may_change);
   bool finish_loading();
   void kill();
   void crash_and_boot();

@@ -38,6 +38,10 @@ FaultPlan draw_fault_plan(Prng& prng) {
   plan.commit_dead = prng.one_in(8) ? 100 : 0;
   plan.row_damaged = maybe(prng, 200);
   plan.memory_fault = maybe(prng, 100);
+  plan.index_open_error = maybe(prng, 3000);
+  plan.index_visit_error = maybe(prng, 3000);
+  plan.index_reset_error = prng.one_in(4) ? prng.between32(1, 5000) : 0;
+  plan.transient = maybe(prng, 200);
   return plan;
 }
 

@@ -21,6 +21,10 @@ struct FaultPlan {
   std::uint32_t lost_write = 0;      // acknowledged, landed nowhere
   std::uint32_t blocking_error = 0;  // read_now, write_now
   std::uint32_t commit_error = 0;    // the transaction failed, nothing of it is there
+  std::uint32_t index_open_error = 0;
+  std::uint32_t index_visit_error = 0;  // after some rows
+  std::uint32_t index_reset_error = 0;  // the old file stays, nothing can be committed
+  std::uint32_t transient = 0;          // the kernel could not take a transfer: ENOMEM, ECANCELED
   std::uint32_t commit_dead = 0;     // failed, perhaps applied; every later one fails
   std::uint32_t row_damaged = 0;     // a row does not verify at the next start
   std::uint32_t memory_fault = 0;    // client memory can't be touched

@@ -70,6 +70,7 @@ class SimDisk final : public Disk {
   std::uint64_t submitted() const { return submitted_; }
   std::uint64_t bytes_read() const { return bytes_read_; }
   std::uint64_t faults() const { return faults_; }
+  std::uint64_t transients() const { return transients_; }
   // Tests: every read from here on takes this long (0: as the plan says).
   void set_read_delay(std::int64_t delay_ns) { read_delay_ns_ = delay_ns; }
 
@@ -85,6 +86,7 @@ class SimDisk final : public Disk {
   void check(const DiskRequest& request);
   std::int64_t draw_delay(DiskOp op);
   DiskCompletion complete(Pending& pending);
+  Code refuse(Pending& pending);
   Code complete_write(Pending& pending);
   Code complete_read(const DiskRequest& request);
   Code complete_sync(const Pending& pending);
@@ -108,6 +110,7 @@ class SimDisk final : public Disk {
   std::uint64_t submitted_ = 0;
   std::uint64_t bytes_read_ = 0;
   std::uint64_t faults_ = 0;
+  std::uint64_t transients_ = 0;
   std::int64_t read_delay_ns_ = 0;
   std::uint32_t writes_to_cut_ = 0;
   bool cut_ = false;

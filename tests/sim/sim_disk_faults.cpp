@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sim_disk_faults: how requests end, well or by the plan, and what a crash leaves.
 #include <algorithm>
+#include <cerrno>
 
 #include "proto/slab_header.h"
 #include "tests/sim/sim_disk.h"
@@ -10,6 +11,11 @@ namespace hc::sim {
 DiskCompletion SimDisk::complete(Pending& pending) {
   DiskCompletion out;
   out.ticket = pending.request.ticket;
+  if (pending.request.op != DiskOp::sync && prng_.per_10k(plan_.transient)) {
+    out.code = refuse(pending);
+    out.sys_errno = prng_.one_in(2) ? ENOMEM : ECANCELED;
+    return out;
+  }
   switch (pending.request.op) {
     case DiskOp::read: out.code = complete_read(pending.request); break;
     case DiskOp::write: out.code = complete_write(pending); break;
@@ -17,6 +23,16 @@ DiskCompletion SimDisk::complete(Pending& pending) {
   }
   out.sys_errno = out.code == Code::ok ? 0 : 5;
   return out;
+}
+
+// The kernel could not take the request, or broke it off: the device is well, and so is what a read
+// would have found. A write may have begun.
+Code SimDisk::refuse(Pending& pending) {
+  ++transients_;
+  if (pending.request.op == DiskOp::write) {
+    land(*open_[pending.request.file.value], pending.request.offset_bytes, pending.snapshot, false);
+  }
+  return fault("fault transient", Code::io_error);
 }
 
 // `whole` false: each block lands or not.

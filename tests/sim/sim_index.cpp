@@ -17,6 +17,13 @@ void SimIndex::clear(const IndexIdentity& identity) {
 
 Result<void> SimIndex::open(const IndexIdentity& identity) {
   laws_.expect(!batch_, 0, "index opened with a batch in flight");
+  laws_.expect(!open_, 0, "index opened twice");
+  wanted_ = identity;
+  if (prng_.per_10k(plan_.index_open_error)) {
+    trace_.add("fault index_open");
+    return make_error(Code::io_error, "index open");
+  }
+  open_ = true;
   if (!identity_ || *identity_ != identity) {
     clear(identity);
   }
@@ -25,7 +32,14 @@ Result<void> SimIndex::open(const IndexIdentity& identity) {
 
 Result<void> SimIndex::reset(const IndexIdentity& identity) {
   laws_.expect(!batch_, 0, "index reset with a batch in flight");
+  wanted_ = identity;
+  if (prng_.per_10k(plan_.index_reset_error)) {
+    trace_.add("fault index_reset");
+    dead_ = true;  // the old file is still there, of an epoch that is over
+    return make_error(Code::io_error, "index reset");
+  }
   clear(identity);
+  open_ = true;
   return {};
 }
 
@@ -33,12 +47,24 @@ Result<void> SimIndex::visit(const IndexVisitor& visitor) {
   for (const auto& [number, space] : spaces_) {
     visitor.on_space(space);
   }
+  const bool breaks = prng_.per_10k(plan_.index_visit_error);
+  std::uint64_t left = breaks ? prng_.below(rows_.size() + 1) : UINT64_MAX;
   for (const auto& [key, row] : rows_) {
+    if (left-- == 0) {
+      break;
+    }
     if (damaged_.count(key) != 0) {
       visitor.on_damaged_row(make_error(Code::corrupt, "row"));
+      if (visitor.on_damaged_key) {
+        visitor.on_damaged_key({SpaceNo{key.first}, key.second});
+      }
     } else {
       visitor.on_row(row);
     }
+  }
+  if (breaks) {
+    trace_.add("fault index_visit");
+    return make_error(Code::io_error, "index visit");
   }
   return {};
 }
@@ -125,6 +151,7 @@ void SimIndex::crash() {
   }
   batch_.reset();
   dead_ = false;
+  open_ = false;
 }
 
 const IndexRow* SimIndex::row(SpaceNo space, const PageHash& page) const {
@@ -137,6 +164,9 @@ bool SimIndex::row_damaged(SpaceNo space, const PageHash& page) const {
 }
 
 bool SimIndex::names(std::uint16_t kind, std::uint16_t shard, std::uint32_t slot) {
+  if (!identity_ || *identity_ != wanted_) {
+    return false;
+  }
   for (const auto& [key, row] : rows_) {
     if (damaged_.count(key) != 0) {
       continue;

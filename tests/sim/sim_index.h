@@ -25,9 +25,11 @@ class SimIndex final : public Index {
   Result<void> open(const IndexIdentity& identity) override;
   Result<void> visit(const IndexVisitor& visitor) override;
   Result<void> reset(const IndexIdentity& identity) override;
+  void close() override { open_ = false; }
   void commit(IndexBatch batch) override;
   std::optional<Result<void>> poll() override;
   void wait() override;
+  bool is_dead() const override { return dead_; }
 
   // The other side of the seam.
   void set_plan(const FaultPlan& plan) { plan_ = plan; }
@@ -36,7 +38,6 @@ class SimIndex final : public Index {
   // Asked about every part of every row of a batch that begins.
   void set_watcher(std::function<void(const IndexRow&)> watcher) { watcher_ = std::move(watcher); }
 
-  bool dead() const { return dead_; }
   std::uint64_t commits() const { return commits_; }
   // The committed row, whether or not it verifies.
   const IndexRow* row(SpaceNo space, const PageHash& page) const;
@@ -59,6 +60,7 @@ class SimIndex final : public Index {
   FaultPlan plan_;
   std::function<void(const IndexRow&)> watcher_;
   std::optional<IndexIdentity> identity_;
+  IndexIdentity wanted_{};    // of the store; rows of another identity count for nothing
   std::map<std::uint32_t, IndexSpace> spaces_;
   std::map<Key, IndexRow> rows_;
   std::map<Key, bool> damaged_;
@@ -66,6 +68,7 @@ class SimIndex final : public Index {
   Instant due_{};
   std::uint64_t commits_ = 0;
   bool dead_ = false;
+  bool open_ = false;
 };
 
 }  // namespace hc::sim

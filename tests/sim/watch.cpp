@@ -64,6 +64,9 @@ void Watch::take_snapshot() {
       slots_[id][slot] = {slab.state(SlotId{slot}), slab.generation(SlotId{slot})};
     }
   }
+  for (const Space* space : core.spaces->all()) {
+    (void)world_.version_of(space->number);
+  }
   pages_free_ = catalog.pages_free();
   evictions_ = core.counters.pages_evicted_l3;
   commit_failures_ = core.counters.commit_failures;
@@ -159,7 +162,9 @@ bool Watch::eviction_was_due(PageId id) {
       continue;
     }
     const Slab& slab = *core.spaces->slab_of(at);
-    const std::uint32_t live_max = slab.slot_count() - core.family().reserve_slots;
+    const std::uint32_t usable = slab.usable_count();
+    const std::uint32_t reserve = std::min(core.family().reserve_slots, usable - 1);
+    const std::uint32_t live_max = usable - (usable == 0 ? 0 : reserve);
     const bool slab_full = live_most(*core.family().slabs[at]) >= live_max;
     if ((slab_full || catalog_full) && was_oldest(id, at)) {
       return true;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -53,9 +54,13 @@ struct World {
   Core& core() { return engine->core(); }
   bool has_catalog() { return engine != nullptr && engine->core().catalog != nullptr; }
   // The number in "w7"; every space of the simulation is named so.
+  // A space that has been dropped since the last look keeps its own.
   std::uint32_t version_of(SpaceNo space) {
-    const std::string& name = core().spaces->space(space).descriptor.weight_version;
-    return static_cast<std::uint32_t>(std::stoul(name.substr(1)));
+    if (const Space* known = core().spaces->find(space)) {
+      const std::string& name = known->descriptor.weight_version;
+      versions[space.value] = static_cast<std::uint32_t>(std::stoul(name.substr(1)));
+    }
+    return versions[space.value];
   }
   ContentKey content_key(std::uint32_t version, std::uint32_t page, std::uint32_t part) {
     const PartSpec& spec = core().family().parts[part];
@@ -74,6 +79,7 @@ struct World {
   Model model;
   Tally tally;
   std::unique_ptr<Engine> engine;
+  std::map<std::uint32_t, std::uint32_t> versions;  // by SpaceNo, as seen last
 };
 
 }  // namespace hc::sim

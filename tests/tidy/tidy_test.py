@@ -177,6 +177,28 @@ class TidyTest(unittest.TestCase):
         self.plant("sleep", "tests/unit/bad.sh", "# SPDX-License-Identifier: Apache-2.0\nsleep 1\n")
         self.plant_code(None, "proto/good.h", "void f() { nanosleep(a, b); }\n")
 
+    def test_a_sleep_dressed_as_a_poll_is_found_outside_of_its_helper(self):
+        for call in (
+            "::poll(nullptr, 0, 5);",
+            "poll( NULL , 0, kMs);",
+            "::poll(0, 0, ms);",
+            "::select(0, nullptr, nullptr, nullptr, &time);",
+        ):
+            code = f"void f() {{ {call} }}"
+            self.plant_code("sleep", "tests/unit/bad_test.cpp", code + "\n")
+            self.plant_code("sleep", "tests/unit/bad_test.cpp", code + "  // waits: a bit\n")
+        self.plant_code(None, "tests/unit/good_test.cpp", "void f() { ::poll(&entry, 1, 0); }\n")
+        self.plant_code(None, "proto/good.h", "void f() { ::poll(nullptr, 0, kMs); }\n")
+        helper = "void f() { ::poll(nullptr, 0, kMs); }"
+        for rule, end in (("sleep", "\n"), (None, "  // waits: it sends no event\n")):
+            rooms = CLEAN["tests/tidy/rooms.txt"] + "tests/e2e : *\n"
+            tree = {
+                "tests/tidy/rooms.txt": rooms,
+                "tests/e2e/README.md": "Processes.\n",
+                "tests/e2e/process.cpp": cxx("process", helper + end),
+            }
+            self.assertEqual(rules_found(tree), [rule] if rule else [])
+
     def test_banned_code_is_found_and_the_same_words_in_comments_are_not(self):
         for code in (
             "auto v = std::views::all;",

@@ -10,11 +10,13 @@
 
 #include "client/hicache.h"
 #include "support/catch.h"
+#include "unit/client/caller.h"
 #include "unit/client/sample.h"
 
 namespace hc {
 namespace {
 
+using test::Caller;
 using test::FakeDaemon;
 using test::FakeOptions;
 using test::Rig;
@@ -233,6 +235,80 @@ TEST_CASE("a space switch that the daemon took to its grave keeps data calls bus
   CHECK(store_code(rig) == HICACHE_BUSY);
   CHECK(hicache_space_switch(rig.client, "v2", test::kCallMs) == HICACHE_OK);
   CHECK(store_code(rig) == HICACHE_OK);
+}
+
+TEST_CASE("a refused repeat of an unconfirmed space switch keeps data calls busy") {
+  Rig rig;
+  rig.daemon->set([](FakeOptions& o) { o.answer_calls = false; });
+  REQUIRE(hicache_space_switch(rig.client, "v2", 1) == HICACHE_TIMED_OUT);
+  rig.daemon->await_held(1);
+  rig.daemon->set([](FakeOptions& o) { o.answer_calls = true; });
+  rig.daemon->crash();
+  rig.daemon->await_attach(2);
+  rig.await_state(HICACHE_OK);
+
+  for (const char* const version : {"v2", "v3"}) {
+    rig.daemon->set([](FakeOptions& o) { o.call_code = Code::no_space; });
+    CHECK(hicache_space_switch(rig.client, version, test::kCallMs) == HICACHE_NO_SPACE);
+    CHECK(store_code(rig) == HICACHE_BUSY);
+    CHECK(std::string(hicache_last_error()).find("'v2' is not confirmed") != std::string::npos);
+  }
+
+  rig.daemon->set([](FakeOptions& o) { o.call_code = Code::ok; });
+  CHECK(hicache_space_switch(rig.client, "v2", test::kCallMs) == HICACHE_OK);
+  CHECK(store_code(rig) == HICACHE_OK);
+}
+
+// Calls until the daemon, which reads nothing, has let its socket fill.
+void fill_socket(Rig& rig) {
+  rig.daemon->set([](FakeOptions& o) { o.read_calls = false; });
+  hicache_stats stats{};
+  stats.struct_bytes = sizeof stats;
+  do {
+    REQUIRE(hicache_get_stats(rig.client, &stats, 1) == HICACHE_TIMED_OUT);
+  } while (std::string(hicache_last_error()) != "the daemon does not read its socket");
+}
+
+TEST_CASE("who joined a space switch that could not be sent is told so") {
+  Rig rig;
+  fill_socket(rig);
+  hicache_code first = HICACHE_PROTOCOL;
+  hicache_code second = HICACHE_PROTOCOL;
+  std::string line;
+  Caller sender([&] { first = hicache_space_switch(rig.client, "v2", 200); });
+  sender.await_asleep();
+  Caller joiner([&] {
+    second = hicache_space_switch(rig.client, "v2", test::kCallMs);
+    line = hicache_last_error();
+  });
+
+  sender.join();
+  joiner.join();
+
+  CHECK(first == HICACHE_TIMED_OUT);
+  CHECK(second == HICACHE_TIMED_OUT);
+  CHECK(line == "the daemon does not read its socket");
+  rig.daemon->set([](FakeOptions& o) { o.read_calls = true; });
+  CHECK(store_code(rig) == HICACHE_OK);
+}
+
+TEST_CASE("who joined an unregister that could not be sent may try again") {
+  Rig rig;
+  fill_socket(rig);
+  hicache_code first = HICACHE_PROTOCOL;
+  hicache_code second = HICACHE_PROTOCOL;
+  Caller sender([&] { first = hicache_unregister_region(rig.client, 3, 200); });
+  sender.await_asleep();
+  Caller joiner([&] { second = hicache_unregister_region(rig.client, 3, test::kCallMs); });
+  joiner.await_asleep();
+
+  sender.join();
+  CHECK(first == HICACHE_TIMED_OUT);
+  rig.daemon->set([](FakeOptions& o) { o.read_calls = true; });
+  joiner.join();
+
+  // Joined in time, or too late and then its own call.
+  CHECK((second == HICACHE_BUSY || second == HICACHE_OK));
 }
 
 }  // namespace

@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // client_reads_test: exists_prefix, lease views and generations; tests client/client_reads.cpp.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "client/hicache.h"
 #include "proto/page_hash.h"
 #include "support/catch.h"
+#include "unit/client/caller.h"
 #include "unit/client/sample.h"
 
 namespace hc {
@@ -67,6 +75,105 @@ TEST_CASE("a key of other length is looked up under its hash") {
   rig.daemon->put_status(PageHash{sha256({pages.keys[0].data(), 20})}, {0, kMyKv, 0, 0});
 
   CHECK(prefix_of(rig, pages).usable_pages == 1);
+}
+
+// A page of memory whose first touch stops the thread that touches it until released.
+class TrapPage {
+ public:
+  TrapPage() {
+    struct sigaction action {};
+    action.sa_sigaction = &TrapPage::on_fault;
+    action.sa_flags = SA_SIGINFO;
+    bytes_ = static_cast<std::uint8_t*>(
+        ::mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    HC_CHECK(bytes_ != MAP_FAILED);
+    touched_ = false;
+    released_ = false;
+    HC_CHECK(::sigaction(SIGSEGV, &action, &before_) == 0);
+  }
+  ~TrapPage() {
+    HC_CHECK(::sigaction(SIGSEGV, &before_, nullptr) == 0);
+    ::munmap(bytes_, kBytes);
+  }
+  TrapPage(const TrapPage&) = delete;
+  TrapPage& operator=(const TrapPage&) = delete;
+
+  const std::uint8_t* bytes() const { return bytes_; }
+  static void await_touched() {
+    while (!touched_) {
+      std::this_thread::yield();
+    }
+  }
+  static void release() { released_ = true; }
+
+ private:
+  static constexpr std::size_t kBytes = 4096;
+
+  static void on_fault(int, siginfo_t* info, void*) {
+    if (info->si_addr < bytes_ || info->si_addr >= bytes_ + kBytes) {
+      ::signal(SIGSEGV, SIG_DFL);  // Not ours: the same access again ends the program.
+      return;
+    }
+    touched_ = true;
+    // Ends a test that would hang; nothing waits this long when all is well.
+    for (int ms = 0; ms < 30000 && !released_; ++ms) {
+      ::usleep(1000);  // waits: a signal handler may do nothing else
+    }
+    ::mprotect(bytes_, kBytes, PROT_READ);
+  }
+
+  static inline std::uint8_t* bytes_ = nullptr;
+  static inline std::atomic<bool> touched_ = false;
+  static inline std::atomic<bool> released_ = false;
+  struct sigaction before_ {};
+};
+
+TEST_CASE("looking up a long prefix holds up no other call, and notices a switch of the space") {
+  Rig rig;
+  SamplePages pages(100, 0);
+  for (std::size_t i = 0; i < pages.pages.size(); ++i) {
+    rig.daemon->put_status(pages.hash(i), {0, kMyKv, 0, 0});
+  }
+  const TrapPage trap;
+  pages.pages[99].key = trap.bytes();
+  hicache_prefix prefix{};
+  hicache_code code = HICACHE_PROTOCOL;
+  test::Caller reader([&] {
+    code = hicache_exists_prefix(rig.client, pages.pages.data(), pages.pages.size(), &prefix);
+  });
+  TrapPage::await_touched();
+
+  const hicache_code switched = hicache_space_switch(rig.client, "v2", test::kCallMs);
+  TrapPage::release();
+  reader.join();
+
+  CHECK(switched == HICACHE_OK);
+  CHECK(code == HICACHE_BUSY);
+  CHECK(prefix.usable_pages == 0);
+}
+
+TEST_CASE("two threads may look up prefixes at once") {
+  Rig rig;
+  SamplePages pages(100, 0);
+  for (std::size_t i = 0; i < 99; ++i) {
+    rig.daemon->put_status(pages.hash(i), {0, kMyKv, 0, 0});
+  }
+  SamplePages trapped(100, 0);
+  const TrapPage trap;
+  trapped.pages[99].key = trap.bytes();
+  hicache_prefix prefix{};
+  hicache_code code = HICACHE_PROTOCOL;
+  test::Caller reader([&] {
+    code = hicache_exists_prefix(rig.client, trapped.pages.data(), trapped.pages.size(), &prefix);
+  });
+  TrapPage::await_touched();
+
+  CHECK(prefix_of(rig, pages).usable_pages == 99);
+  TrapPage::release();
+  reader.join();
+
+  CHECK(code == HICACHE_OK);
+  CHECK(prefix.usable_pages == 99);
 }
 
 // A reload of two pages: kv of page 0 in frame 2, of page 1 in frame 5, draft nowhere.

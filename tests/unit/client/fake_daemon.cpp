@@ -137,8 +137,8 @@ void FakeDaemon::run() {
       if (stop_) {
         return;
       }
-      ready = {
-          {{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}, {client_.get(), POLLIN, 0}}};
+      const int client = options_.read_calls && !sending_ended_ ? client_.get() : -1;
+      ready = {{{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}, {client, POLLIN, 0}}};
     }
     static_cast<void>(::poll(ready.data(), ready.size(), -1));
     const std::lock_guard lock(mutex_);
@@ -159,6 +159,7 @@ void FakeDaemon::accept_client() {
   UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (fd) {
     client_ = std::move(fd);
+    sending_ended_ = false;
   }
 }
 
@@ -167,7 +168,7 @@ void FakeDaemon::serve_client() {
   auto received = receive_message(client_.get(), buffer, SocketWait::none);
   if (!received) {
     if (received.error().code != Code::busy) {
-      client_.reset();
+      end_of_sending();
     }
     return;
   }
@@ -183,6 +184,24 @@ void FakeDaemon::serve_client() {
   } else {
     answer_call(header, body, std::move(received->fds));
   }
+}
+
+void FakeDaemon::end_of_sending() {
+  sending_ended_ = true;
+  changed_.notify_all();
+  if (!options_.answer_detach) {
+    return;
+  }
+  if (live_ != nullptr) {
+    store_release(live().server()->state, static_cast<std::uint32_t>(SessionState::ended));
+  }
+  client_.reset();
+}
+
+void FakeDaemon::refuse(std::uint64_t request_id, Code code) {
+  send(MessageType::reply, request_id, code, bytes_of(options_.refusal), {});
+  ++refused_;
+  changed_.notify_all();
 }
 
 void FakeDaemon::send(MessageType type, std::uint64_t request_id, Code status,
@@ -268,7 +287,11 @@ void FakeDaemon::answer_call(const MessageHeader& header, std::span<const std::u
     return;
   }
   if (options_.call_code != Code::ok) {
-    send(MessageType::reply, header.request_id, options_.call_code, bytes_of(options_.refusal), {});
+    refuse(header.request_id, options_.call_code);
+    return;
+  }
+  if (options_.unregister_code != Code::ok && type == MessageType::unregister_region) {
+    refuse(header.request_id, options_.unregister_code);
     return;
   }
   RegionRequest region{};

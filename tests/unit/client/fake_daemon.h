@@ -59,9 +59,11 @@ struct FakeOptions {
   std::uint16_t shard_offset = 0;  // added to the right shard in the reply
   std::uint32_t arena_count_offset = 0;
   bool arenas_at_all = true;
-  bool answer_detach = true;  // false: hangs
+  bool answer_detach = true;  // false: hangs, also when the client has closed its end
   bool answer_calls = true;   // false: held until answer_held()
+  bool read_calls = true;     // false: the socket is not read at all
   Code call_code = Code::ok;  // of register, unregister, space_switch, stats
+  Code unregister_code = Code::ok;
 };
 
 class FakeDaemon {
@@ -104,6 +106,10 @@ class FakeDaemon {
   void await_held(std::size_t count);
   void answer_held();
   std::uint32_t detaches();
+  // Waits until so many calls have been answered with another code than ok.
+  void await_refused(std::uint32_t count);
+  // Waits until the client of the present session has ended its sending.
+  void await_end_of_sending();
 
   void put_status(const PageHash& hash, const PageStatus& status);
   std::span<std::uint8_t> frame_payload(std::uint16_t kind, std::uint32_t frame);
@@ -119,6 +125,8 @@ class FakeDaemon {
   void stop_listening();
   void send_notice(NoticeKind kind, Code code, const std::string& text);
   void set_state(SessionState state);
+  // A message without a header.
+  void send_nonsense();
 
  private:
   struct Live;  // the present session
@@ -141,6 +149,8 @@ class FakeDaemon {
   void answer_call(const MessageHeader& header, std::span<const std::uint8_t> body,
                    std::vector<UniqueFd> fds);
   void answer_switch(std::uint64_t request_id, std::span<const std::uint8_t> body);
+  void refuse(std::uint64_t request_id, Code code);
+  void end_of_sending();
   void close_client();
   Live& live();
 
@@ -156,6 +166,8 @@ class FakeDaemon {
   bool stop_ = false;
   std::uint32_t attaches_ = 0;
   std::uint32_t detaches_ = 0;
+  std::uint32_t refused_ = 0;
+  bool sending_ended_ = false;  // of the present client
   std::vector<HeldCall> held_;
   std::unique_ptr<Live> live_;
   std::thread thread_;

@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "shm/doorbell.h"
+#include "shm/socket_message.h"
 #include "unit/client/fake_daemon.h"
 #include "unit/client/fake_live.h"
 
@@ -27,6 +28,7 @@ FakeDaemon::Live& FakeDaemon::live() {
 void FakeDaemon::set(const std::function<void(FakeOptions&)>& change) {
   const std::lock_guard lock(mutex_);
   change(options_);
+  wake_thread();
 }
 
 void FakeDaemon::await_attach(std::uint32_t count) {
@@ -182,6 +184,16 @@ void FakeDaemon::await_held(std::size_t count) {
   HC_CHECK(changed_.wait_for(lock, kPatience, [&] { return held_.size() >= count; }));
 }
 
+void FakeDaemon::await_refused(std::uint32_t count) {
+  std::unique_lock lock(mutex_);
+  HC_CHECK(changed_.wait_for(lock, kPatience, [&] { return refused_ >= count; }));
+}
+
+void FakeDaemon::await_end_of_sending() {
+  std::unique_lock lock(mutex_);
+  HC_CHECK(changed_.wait_for(lock, kPatience, [&] { return sending_ended_; }));
+}
+
 void FakeDaemon::answer_held() {
   const std::lock_guard lock(mutex_);
   options_.answer_calls = true;
@@ -246,6 +258,12 @@ void FakeDaemon::send_notice(NoticeKind kind, Code code, const std::string& text
   std::vector<std::uint8_t> body(bytes_of(notice).begin(), bytes_of(notice).end());
   body.insert(body.end(), text.begin(), text.end());
   send(MessageType::notice, 0, Code::ok, body, {});
+}
+
+void FakeDaemon::send_nonsense() {
+  const std::lock_guard lock(mutex_);
+  const std::array<std::uint8_t, 3> nonsense{1, 2, 3};
+  HC_CHECK(send_message(client_.get(), nonsense, {}, SocketWait::none).has_value());
 }
 
 void FakeDaemon::set_state(SessionState state) {

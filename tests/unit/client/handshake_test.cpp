@@ -15,7 +15,7 @@ using test::FakeDaemon;
 using test::FakeOptions;
 
 // The outcome of an attempt against a fake with these options.
-Result<std::shared_ptr<Session>> attempt(FakeOptions options, std::uint64_t timeout_ms = 30000) {
+Result<Attached> attempt(FakeOptions options, std::uint64_t timeout_ms = 30000) {
   const test::SocketFolder folder;
   const std::string socket = folder.socket();
   const FakeDaemon daemon(socket, std::move(options));
@@ -33,14 +33,16 @@ Result<std::shared_ptr<Session>> attempt(FakeOptions options, std::uint64_t time
 }
 
 TEST_CASE("a handshake maps the files, the table and every arena") {
-  const auto session = attempt({});
+  const auto attached = attempt({});
 
-  REQUIRE(session.has_value());
-  CHECK((*session)->attachment() == 7);
-  CHECK((*session)->state() == SessionState::serving);
-  CHECK((*session)->arenas()->count() == 2);
-  CHECK((*session)->reply().shard == 1);
-  CHECK((*session)->ops().in_flight() == 0);
+  REQUIRE(attached.has_value());
+  Session& session = *attached->session;
+  CHECK(session.attachment() == 7);
+  CHECK(session.state() == SessionState::serving);
+  CHECK(session.arenas()->count() == 2);
+  CHECK(session.reply().shard == 1);
+  CHECK(session.ops().in_flight() == 0);
+  CHECK(attached->refused_regions.empty());
 }
 
 TEST_CASE("a daemon of another protocol or layout is refused for good") {
@@ -86,7 +88,7 @@ TEST_CASE("a pool without arenas is attached to all the same") {
   const auto session = attempt(options);
 
   REQUIRE(session.has_value());
-  CHECK((*session)->arenas()->count() == 0);
+  CHECK(session->session->arenas()->count() == 0);
 }
 
 TEST_CASE("only answers that no repetition can change are final") {

@@ -2,6 +2,7 @@
 // op_table_test: slots, names, and what is in flight.
 #include "client/op_table.h"
 
+#include <chrono>
 #include <deque>
 #include <random>
 #include <set>
@@ -107,6 +108,28 @@ TEST_CASE("random takes and ends agree with a model") {
     REQUIRE(table.in_flight() == model.size());
     REQUIRE(table.all().size() == model.size());
   }
+}
+
+TEST_CASE("the next late operation is the earliest in flight that is not late yet") {
+  const auto start = std::chrono::steady_clock::now();
+  const auto taken_at = [&](OpTable& table, int seconds) {
+    OpRecord record = record_of(Verb::load);
+    record.late_at = start + std::chrono::seconds(seconds);
+    return *table.take(record);
+  };
+  OpTable table(1);
+  CHECK_FALSE(table.next_late().has_value());
+  const OpName third = taken_at(table, 3);
+  const OpName first = taken_at(table, 1);
+  const OpName second = taken_at(table, 2);
+
+  CHECK(table.next_late() == start + std::chrono::seconds(1));
+  table.find(first)->late = true;
+  CHECK(table.next_late() == start + std::chrono::seconds(2));
+  table.end(second);
+  CHECK(table.next_late() == start + std::chrono::seconds(3));
+  table.end(third);
+  CHECK_FALSE(table.next_late().has_value());
 }
 
 }  // namespace

@@ -1,27 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // golden_wire_test: today's structs have exactly the bytes that another program wrote, for the
-// rings, the attach request and the status table.
+// files of a session and the status table.
 //
 // These structs have no padding, so equal bytes mean that every field is both written and read
 // where the other program has it.
 #include <array>
 #include <cstring>
-#include <string>
 
 #include "proto/handshake.h"
 #include "proto/messages.h"
+#include "proto/ring_layout.h"
+#include "proto/status.h"
 #include "proto/status_table_layout.h"
 #include "support/catch.h"
 #include "unit/proto/sample.h"
 
 namespace hc::proto_test {
 namespace {
-
-template <WireStruct T>
-void append(Bytes& out, const T& object) {
-  const Bytes bytes = struct_bytes(object);
-  out.insert(out.end(), bytes.begin(), bytes.end());
-}
 
 PageHash page_with_home(int number, std::uint64_t word) {
   PageHash page = sample_page(number);
@@ -118,31 +113,29 @@ TEST_CASE("Golden bytes: a frame reference") {
   CHECK(struct_bytes(ref) == golden("frame_ref"));
 }
 
-TEST_CASE("Golden bytes: an attach request with its descriptor and layout fingerprint") {
-  const Bytes descriptor = encode_space(sample_space());
-  MessageHeader header{};
-  AttachRequest body{};
-  header.magic = kMessageMagic;
-  header.type = static_cast<std::uint16_t>(MessageType::attach);
-  header.fd_count = 2;
-  header.bytes = static_cast<std::uint32_t>(sizeof header + sizeof body + descriptor.size());
-  header.request_id = 42;
-  body.protocol = kProtocolVersion;
-  body.fingerprint = layout_fingerprint();
-  body.incarnation = 0x0102030405060708;
-  std::memcpy(body.group.data(), "engine-0", 8);
-  body.rank = 3;
-  body.world = 8;
-  body.shards_on_node = 8;
-  body.tensor = 3;
-  body.descriptor_bytes = static_cast<std::uint32_t>(descriptor.size());
-  body.quota_bytes = 64ULL << 30;
+TEST_CASE("Golden bytes: the header of a client's file") {
+  ClientHeader header{};
+  header.magic = kClientFileMagic;
+  header.protocol = kProtocolVersion;
+  header.fingerprint = layout_fingerprint();
+  header.request_tail = 0xFFFFFFFE;
+  header.completion_head = 0x01020304;
+  header.client_waiting = kWaitPacket;
+  CHECK(struct_bytes(header) == golden("client_header"));
+}
 
-  Bytes message;
-  append(message, header);
-  append(message, body);
-  message.insert(message.end(), descriptor.begin(), descriptor.end());
-  CHECK(message == golden("attach_request"));
+TEST_CASE("Golden bytes: the header of a server's file") {
+  ServerHeader header{};
+  header.magic = kServerFileMagic;
+  header.protocol = kProtocolVersion;
+  header.fingerprint = layout_fingerprint();
+  header.request_head = 0xFFFFFFFD;
+  header.completion_tail = 0x01020305;
+  header.wake_word = 77;
+  header.daemon_sleeping = 1;
+  header.state = static_cast<std::uint32_t>(SessionState::ended);
+  header.end_code = static_cast<std::int32_t>(Code::superseded);
+  CHECK(struct_bytes(header) == golden("server_header"));
 }
 
 TEST_CASE("Golden bytes: a status table of three pages, one of which wraps around") {

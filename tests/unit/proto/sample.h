@@ -34,6 +34,12 @@ Bytes struct_bytes(const T& object) {
   return Bytes(data, data + sizeof(T));
 }
 
+template <WireStruct T>
+void append(Bytes& out, const T& object) {
+  const Bytes bytes = struct_bytes(object);
+  out.insert(out.end(), bytes.begin(), bytes.end());
+}
+
 inline PageHash sample_page(int number = 0) {
   return PageHash{sha256(bytes_of("page " + std::to_string(number)))};
 }

@@ -123,11 +123,15 @@ TEST_CASE("A space at each limit is still a space") {
   CHECK(validate_space(space));
 }
 
-TEST_CASE("Text of a space may be any bytes but control characters") {
+TEST_CASE("Text of a space is UTF-8") {
   SpaceDescriptor space = sample_space();
-  space.model = "Modell \xC3\xA4 \xFF";
+  space.model = "Modell \xC3\xA4";
   CHECK(validate_space(space));
   CHECK(decode_space(encode_space(space)));
+  space.model = "Modell \xFF";
+  const auto refused = validate_space(space);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().text == "model is not UTF-8");
 }
 
 TEST_CASE("What a bad space encodes to does not decode") {

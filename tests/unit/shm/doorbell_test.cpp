@@ -192,11 +192,11 @@ TEST_CASE("a client that waits through a read-only mapping misses no completion"
   std::uint32_t reaped = 0;
   Code code = Code::ok;
   while (reaped < kCompletions && code == Code::ok) {
-    const std::uint32_t seen = begin_wait(waiting, pair.seen);
+    const std::uint32_t seen = begin_wait(waiting, kWaitFutex, pair.seen);
     if (load_acquire(tail) == reaped) {
       code = wait_on(pair.seen, seen, kLongNs);
     }
-    end_wait(waiting);
+    end_wait(waiting, 0);
     reaped = load_acquire(tail);
     store_release(head, code == Code::ok ? reaped : kNone32);
   }

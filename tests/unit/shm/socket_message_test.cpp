@@ -182,6 +182,22 @@ TEST_CASE("descriptors that don't fit into our table break the protocol") {
   CHECK(message.error().code == Code::protocol);
 }
 
+TEST_CASE("the descriptors of a refused message go to one who asks for them") {
+  const Pair pair;
+  std::array<std::uint8_t, 4> buffer{};
+  const std::vector<int> fds(2, STDERR_FILENO);
+  REQUIRE(send_message(pair.left.get(), bytes_of("longer than four"), fds, SocketWait::none));
+  std::vector<UniqueFd> refused;
+
+  const auto message = receive_message(pair.right.get(), buffer, SocketWait::none, &refused);
+
+  REQUIRE_FALSE(message);
+  CHECK(message.error().code == Code::protocol);
+  REQUIRE(refused.size() == 2);
+  CHECK(refused[0].valid());
+  CHECK(refused[1].valid());
+}
+
 TEST_CASE("an empty message is not sent: it would look like the end") {
   const Pair pair;
   CHECK(dies_by_check([&] {

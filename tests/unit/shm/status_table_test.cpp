@@ -18,9 +18,11 @@ using namespace hc::test;
 
 namespace {
 
-StatusTableWriter make_table(std::uint64_t capacity, bool forbid_new_writers = true) {
+StatusTableWriter make_table(std::uint64_t capacity, bool forbid_new_writers = true,
+                             std::uint64_t key = 0) {
   StatusTableOptions options;
   options.capacity = capacity;
+  options.key = key;
   options.space.bytes[0] = 0xAB;
   options.forbid_new_writers = forbid_new_writers;
   auto table = StatusTableWriter::create(options);
@@ -71,6 +73,38 @@ struct SpoiledTable {
 };
 
 }  // namespace
+
+// Keys as an engine makes them that counts: without a key all of them share one home.
+TEST_CASE("status table: with a key hashes that are all alike crowd no home") {
+  const bool keyed = GENERATE(false, true);
+  constexpr std::uint64_t kPages = 4096;
+  StatusTableWriter table = make_table(2 * kPages, true, keyed ? 0x9D39247E33776D41U : 0);
+  const auto counted = [](std::uint64_t number) {
+    PageHash hash{};
+    std::memcpy(hash.bytes.data() + 24, &number, sizeof number);
+    return hash;
+  };
+
+  std::uint64_t listed = 0;
+  for (std::uint64_t number = 0; number < kPages; ++number) {
+    listed += table.put(counted(number), resident(1)) == Code::ok ? 1U : 0U;
+  }
+
+  CHECK(listed == (keyed ? kPages : kStatusProbeMax));
+  const StatusTableReader reader = attach_to(table);
+  for (std::uint64_t number = 0; number < listed; ++number) {
+    REQUIRE(reader.lookup(counted(number)));
+  }
+  CHECK_FALSE(reader.lookup(counted(kPages)));
+  if (keyed) {
+    for (std::uint64_t number = 0; number < kPages; number += 2) {
+      REQUIRE(table.put(counted(number), PageStatus{}) == Code::ok);
+    }
+    for (std::uint64_t number = 0; number < kPages; ++number) {
+      REQUIRE(reader.lookup(counted(number)).has_value() == (number % 2 == 1));
+    }
+  }
+}
 
 TEST_CASE("a page reads as it was put and is gone when nothing is known of it") {
   auto table = make_table(16);

@@ -84,7 +84,7 @@ TEST_CASE("without a daemon every command ends with 69 and one line naming the s
       Case{run_status}, Case{run_stats}, Case{run_spaces}, Case{run_flush}, Case{run_version},
       Case{[](const CommandContext& to) { return run_cold_start(to, {"load", false}); }},
       Case{[](const CommandContext& to) { return run_cold_start(to, {"load", true}); }},
-      Case{[](const CommandContext& to) { return run_clear(to, {"", true}); }});
+      Case{[](const CommandContext& to) { return run_clear(to, {std::nullopt, true}); }});
   int status = -1;
 
   const std::string line = captured(
@@ -102,7 +102,7 @@ TEST_CASE("a daemon that says no ends a command with 1 and its line", "[ctl]") {
   const std::string line = captured(stderr, [&] { status = run_status(context); });
   CHECK(status == kExitNo);
   CHECK(line == "cachectl: not now\n");
-  captured(stderr, [&] { status = run_clear(context, {"", true}); });
+  captured(stderr, [&] { status = run_clear(context, {std::nullopt, true}); });
   CHECK(status == kExitNo);
 }
 
@@ -133,7 +133,7 @@ TEST_CASE("clear refuses a space that is no hex, and needs --yes without a termi
   CHECK(status == kExitUsage);
   captured(stderr, [&] { status = run_clear(context_of(daemon), {"AB", true}); });
   CHECK(status == kExitUsage);
-  captured(stderr, [&] { status = run_clear(context_of(daemon), {"", false}); });
+  captured(stderr, [&] { status = run_clear(context_of(daemon), {std::nullopt, false}); });
   CHECK(status == kExitUsage);
   CHECK(daemon.questions().empty());
 }

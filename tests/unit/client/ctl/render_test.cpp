@@ -122,6 +122,18 @@ TEST_CASE("an answer without any field still renders", "[ctl]") {
   CHECK(render_stats(json::object()).empty());
 }
 
+TEST_CASE("status says what is wrong although the daemon goes on") {
+  CHECK_FALSE(contains(render_status(kStatus), "trouble"));
+  json status = kStatus;
+  status["l3"]["slots_set_aside"] = 3;
+  status["l3"]["index_failed"] = true;
+
+  const std::string text = render_status(status);
+
+  CHECK(contains(text, "3 slots set aside"));
+  CHECK(contains(text, "commits fail"));
+}
+
 TEST_CASE("stats print every counter with its unit", "[ctl]") {
   const std::string text = render_stats(
       json::parse(R"({"commits": 1234, "bytes_stored": 2048, "commit_ns": 1500000,

@@ -265,13 +265,74 @@ TEST_CASE("recovery: a torn payload is a miss at reload, counted, and its slot i
   CHECK(bench.load(rank, 1) == 1U);
 }
 
+// A row of a space that the superblock does not know, which names a slot of shard 0.
+void commit_unknown_row(EngineBench& bench, std::uint32_t slot) {
+  IndexBatch batch;
+  batch.spaces.push_back({SpaceNo{7}, hc::test::bench_space("w9"), 2});
+  IndexRow row;
+  row.space = SpaceNo{7};
+  row.page = test::page_hash(99);
+  row.parts = {{0, 0, 0, 0, slot, 12345}};
+  batch.puts.push_back(row);
+  bench.index.commit(std::move(batch));
+  bench.run_until([&] { return bench.index.poll().has_value(); });
+}
+
+TEST_CASE("recovery: a slot that an unknown row names waits for the erase of that row") {
+  EngineBench bench;
+  bench.start(ColdStartMode::clear);
+  BenchRank rank = bench.attach(0);
+  bench.store(rank, {1});
+  bench.run_for(200);
+  const std::uint32_t slot = bench.part(1, 0).slot.value == 9 ? 8 : 9;
+  commit_unknown_row(bench, slot);
+
+  bench.restart();
+
+  Slab& slab = *bench.engine->core().spaces->slab_of(0);
+  CHECK(slab.state(SlotId{slot}) == SlotState::limbo);
+  bench.run_for(500);
+  CHECK(slab.state(SlotId{slot}) == SlotState::free);
+  CHECK(bench.index.rows().size() == 1);
+}
+
+TEST_CASE("recovery: unknown rows are erased also where nothing else is known") {
+  EngineBench bench;
+  bench.start(ColdStartMode::clear);
+  commit_unknown_row(bench, 3);
+
+  bench.restart();
+  bench.run_for(500);
+
+  CHECK(bench.engine->core().catalog == nullptr);
+  CHECK(bench.index.rows().empty());
+  CHECK(bench.engine->next_deadline() > bench.clock.time());
+  CHECK(bench.engine->drained());
+}
+
+TEST_CASE("recovery: a header that the kernel could not read at first is read again") {
+  EngineBench bench;
+  bench.start(ColdStartMode::clear);
+  BenchRank rank = bench.attach(0);
+  bench.store(rank, {1, 2, 3, 4});
+  bench.kill();
+  sim::FaultPlan plan;
+  plan.transient = 5000;
+  bench.disk.set_plan(plan);
+
+  bench.start(ColdStartMode::load);
+
+  REQUIRE(bench.disk.transients() > 0);
+  CHECK(bench.engine->load_progress().live == 4);
+}
+
 TEST_CASE("recovery: a damaged row is skipped, the others are there") {
   EngineBench bench;
   bench.start(ColdStartMode::clear);
   BenchRank rank = bench.attach(0);
   bench.store(rank, {1, 2, 3});
   sim::FaultPlan plan;
-  plan.row_damaged = 3000;
+  plan.row_damaged = 6000;
   bench.index.set_plan(plan);
   bench.index.damage_rows();
 
@@ -279,6 +340,9 @@ TEST_CASE("recovery: a damaged row is skipped, the others are there") {
   rank = bench.attach(0);
 
   const std::uint64_t damaged = bench.engine->load_progress().rows_damaged;
+  REQUIRE(damaged > 0);
+  bench.run_for(500);
+  CHECK(bench.index.rows().size() == 3 - damaged);  // erased, so that it is not met again
   CHECK(bench.engine->load_progress().live == 3 - damaged);
   CHECK(bench.engine->load_progress().pages == 3 - damaged);
 }

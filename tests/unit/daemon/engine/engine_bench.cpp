@@ -54,12 +54,23 @@ EngineBench::EngineBench(std::uint32_t pages_l3, std::uint32_t pages_l2)
   options.spaces.arenas.commit_memory = false;
 }
 
-void EngineBench::start(ColdStartMode mode) {
+void EngineBench::open() {
   Uuid uuid{};
   uuid[0] = 0x77;
   engine = std::make_unique<Engine>(disk, index, copier, *this, options);
   engine->turn(clock.now());
   REQUIRE(engine->open(uuid));
+}
+
+Result<void> EngineBench::finish_order() {
+  run_until([&] { return engine->order_state() == OrderState::done; });
+  Result<void> result = engine->order_result();
+  engine->finish_order();
+  return result;
+}
+
+void EngineBench::start(ColdStartMode mode) {
+  open();
   REQUIRE(engine->cold_start(mode));
   run_until([&] { return engine->state() == EngineState::serving; });
 }
@@ -145,6 +156,9 @@ std::uint16_t EngineBench::submit(const BenchRank& rank, const Call& call) {
 void EngineBench::complete(SessionId, const CompletionEntry& entry,
                            std::span<const FrameRef> frames) {
   answers_[entry.op_slot].push_back({entry, {frames.begin(), frames.end()}});
+  if (on_answer) {
+    on_answer(entry);
+  }
 }
 
 bool EngineBench::ended(std::uint16_t slot) const {

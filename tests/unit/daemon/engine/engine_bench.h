@@ -45,6 +45,7 @@ class EngineBench : public CompletionSink {
 
   // Starts an engine over what the disk and the index hold; runs until it serves.
   void start(ColdStartMode mode);
+  void open();  // ... and holds
   // The daemon is killed: nothing of the engine is left.
   void kill(sim::Crash how = sim::Crash::process);
   void restart(ColdStartMode mode = ColdStartMode::load) {
@@ -79,6 +80,12 @@ class EngineBench : public CompletionSink {
   // Every page in one load.
   Code load_all(BenchRank& rank, const std::vector<std::uint32_t>& pages);
 
+  // Runs until the operator's order is done, and returns how it ended.
+  Result<void> finish_order();
+  void set_plan(const sim::FaultPlan& plan) {
+    disk.set_plan(plan);
+    index.set_plan(plan);
+  }
   void step();  // to the next event
   void run_until(const std::function<bool()>& done);
   void run_for(std::int64_t ms);
@@ -108,6 +115,8 @@ class EngineBench : public CompletionSink {
   sim::SimCopier copier;
   EngineOptions options;
   std::unique_ptr<Engine> engine;
+  // Called inside of every answer, as a session layer that acts at once would be.
+  std::function<void(const CompletionEntry&)> on_answer;
 
  private:
   std::map<std::uint16_t, std::vector<Answer>> answers_;

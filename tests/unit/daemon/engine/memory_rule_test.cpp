@@ -44,6 +44,7 @@ TEST_CASE("a load in the middle of its copy at the deadline is late, then ends w
       bench.submit(rank, {.verb = Verb::load, .pages = {1}, .deadline_ms = 20});
   bench.run_until([&] { return !bench.all(slot).empty(); });
   CHECK(bench.last(slot).entry.ack == static_cast<std::uint8_t>(Ack::late));
+  CHECK(bench.last(slot).entry.code == code(Code::timed_out));
   CHECK(bench.last(slot).entry.terminal == 0);
   CHECK(bench.copier.in_flight() == 1);
   bench.finish(slot);

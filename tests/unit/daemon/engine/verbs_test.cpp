@@ -56,14 +56,76 @@ TEST_CASE("store: a page that is there is touched, not copied again") {
   CHECK(again.entry.bytes == 0);
 }
 
-TEST_CASE("store: more pages than L2 has frames is busy, and nothing is changed") {
+TEST_CASE("store and reload: more pages than L2 has frames is no_space, and nothing is evicted") {
   Served bench(16, 2);
+  for (std::uint32_t page = 1; page <= 8; ++page) {
+    bench.store(bench.rank, {page});
+  }
+  const std::uint64_t evicted = bench.engine->core().counters.pages_evicted_l2;
 
-  const Answer answer = bench.run(
-      bench.rank, {.verb = Verb::store, .pages = {1, 2, 3, 4, 5}, .ack = Ack::resident});
+  const Answer stored = bench.run(
+      bench.rank, {.verb = Verb::store, .pages = {11, 12, 13, 14, 15}, .ack = Ack::resident});
+  bench.drop_l2();
+  bench.store(bench.rank, {9});
+  const Answer reloaded =
+      bench.run(bench.rank, {.verb = Verb::reload, .pages = {1, 2, 3, 4, 5}});
 
-  CHECK(answer.entry.code == code(Code::busy));
-  CHECK(bench.engine->core().catalog->pages_linked() == 0);
+  CHECK(stored.entry.code == code(Code::no_space));
+  CHECK(reloaded.entry.code == code(Code::no_space));
+  CHECK(bench.engine->core().catalog->pages_linked() == 9);
+  CHECK(bench.engine->core().counters.pages_evicted_l2 == evicted + 4);  // those of drop_l2
+  CHECK(bench.load(bench.rank, 9) == 0U);
+}
+
+TEST_CASE("records: only pages that nothing but memory has make room for new ones") {
+  Served bench;
+  bench.store(bench.rank, {1, 2, 3});
+  sim::FaultPlan plan;
+  plan.write_error = 10'000;
+  bench.disk.set_plan(plan);
+  bench.run(bench.rank, {.verb = Verb::store, .pages = {4, 5}, .ack = Ack::resident});
+  bench.run_until([&] { return bench.engine->core().counters.spill_failures == 2; });
+  Catalog& catalog = *bench.engine->core().catalog;
+
+  REQUIRE(bench.engine->pages().ensure_records(catalog.pages_free() + 1));
+
+  CHECK(bench.part(1, 0).l2 == L2State::resident);
+  CHECK(bench.part(3, 0).l2 == L2State::resident);
+  CHECK(catalog.pages_linked() == 4);
+}
+
+TEST_CASE("stats: a frame that two leases hold counts once") {
+  Served bench;
+  bench.store(bench.rank, {1, 2});
+  bench.run(bench.rank, {.verb = Verb::pin, .pages = {1}});
+  bench.run(bench.rank, {.verb = Verb::pin, .pages = {1, 2}});
+
+  CHECK(bench.engine->stats().frames_leased == 2);
+}
+
+TEST_CASE("slot order: a part older than many goes where the bounded look ends") {
+  constexpr std::uint32_t kSlots = 200;
+  Catalog catalog(kSlots, 1);
+  SlotOrder order;
+  order.add_slab(SlabId{0}, kSlots);
+  const auto add = [&](std::uint32_t number, std::uint64_t access) {
+    const PageId page = catalog.create(SpaceNo{0}, hc::test::page_hash(number));
+    catalog.page(page).last_access = access;
+    catalog.part(catalog.ref(page, 0)).slot = SlotId{number};
+    order.insert(catalog, SlabId{0}, catalog.ref(page, 0));
+  };
+  for (std::uint32_t number = 0; number < kSlots - 1; ++number) {
+    add(number, number + 10);
+  }
+
+  add(kSlots - 1, 1);
+
+  int newer = 0;
+  for (std::uint32_t at = order.order(SlabId{0}).newest(); at != kSlots - 1;
+       at = order.order(SlabId{0}).older_than(at)) {
+    ++newer;
+  }
+  CHECK(newer == SlotOrder::kLooksMax);
 }
 
 TEST_CASE("store: the oldest page leaves the disk when its budget is full, whole and in order") {
@@ -151,7 +213,7 @@ TEST_CASE("reload: all pages or none") {
 
   CHECK(answer.entry.code == code(Code::not_found));
   CHECK(answer.entry.lease == 0);
-  CHECK(bench.engine->core().leases.leases_open() == 0);
+  CHECK(bench.engine->core().sessions.find(bench.rank.session)->leases == 0);
 }
 
 TEST_CASE("pin: only what is resident, without a read") {

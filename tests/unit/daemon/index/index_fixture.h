@@ -66,6 +66,7 @@ struct Seen {
   std::vector<IndexSpace> spaces;
   std::vector<IndexRow> rows;
   std::vector<Error> damaged;
+  std::vector<IndexErase> damaged_keys;
 };
 
 inline Seen visit_all(Index& index) {
@@ -75,7 +76,8 @@ inline Seen visit_all(Index& index) {
                          seen.spaces.push_back(space);
                        },
                        [&](const IndexRow& row) { seen.rows.push_back(row); },
-                       [&](const Error& error) { seen.damaged.push_back(error); }}));
+                       [&](const Error& error) { seen.damaged.push_back(error); },
+                       [&](const IndexErase& key) { seen.damaged_keys.push_back(key); }}));
   return seen;
 }
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <lmdb.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -72,6 +73,9 @@ TEST_CASE("a rotten row is skipped and reported, the others are seen") {
   const Seen seen = visit_all(*index);
 
   CHECK(seen.rows.size() == 9);
+  REQUIRE(seen.damaged_keys.size() == 1);
+  CHECK(seen.damaged_keys[0].space == SpaceNo{1});
+  CHECK(seen.damaged_keys[0].page == hash_of(4));
   REQUIRE(seen.damaged.size() == 1);
   CHECK(seen.damaged[0].code == Code::corrupt);
   CHECK(seen.spaces.size() == 2);
@@ -129,6 +133,52 @@ TEST_CASE("a file that was cut short is corrupt and not mapped, and reset sets i
   CHECK(std::filesystem::file_size(dir.file("index.lmdb.damaged")) == full - 4096);
   REQUIRE(commit(*index, {{}, {row_of(1, 1, 1)}, {}}));
   CHECK(visit_all(*index).rows.size() == 1);
+}
+
+TEST_CASE("the file has the length of its map before a commit can count on it, and is sparse") {
+  const TempDir dir;
+  const std::string path = dir.file("index.lmdb");
+  std::uint64_t bytes = 0;
+  {
+    const auto index = make_index(dir.str());
+    REQUIRE(index->open(identity_of(1)));
+    bytes = index->map_bytes();
+    CHECK(std::filesystem::file_size(path) == bytes);
+    for (std::uint32_t i = 0; i < 50; ++i) {
+      REQUIRE(commit(*index, {{}, {row_of(1, i, i)}, {{SpaceNo{1}, hash_of(i / 2)}}}));
+      CHECK(std::filesystem::file_size(path) == bytes);
+    }
+  }
+  struct stat info {};
+  REQUIRE(::stat(path.c_str(), &info) == 0);
+  CHECK(info.st_blocks * 512 < 1 << 20);
+
+  // A start that asks for a larger map makes the file longer before it commits anything.
+  const auto larger = make_index(dir.str(), 200'000);
+  REQUIRE(larger->open(identity_of(1)));
+  CHECK(larger->map_bytes() > bytes);
+  CHECK(std::filesystem::file_size(path) == larger->map_bytes());
+}
+
+TEST_CASE("a closed index can be opened again, and a reset that was broken off can be repeated") {
+  const TempDir dir;
+  fill(dir.str(), 3);
+  const auto index = make_index(dir.str());
+  CHECK(index->is_dead());
+  REQUIRE(index->open(identity_of(1)));
+  CHECK_FALSE(index->is_dead());
+  index->close();
+
+  REQUIRE(index->open(identity_of(1)));
+  CHECK(visit_all(*index).rows.size() == 3);
+  index->close();
+
+  // Damaged, and set aside by an attempt that got no further.
+  std::filesystem::resize_file(dir.file("index.lmdb"), 4096);
+  CHECK(index->open(identity_of(1)).error().code == Code::corrupt);
+  std::filesystem::rename(dir.file("index.lmdb"), dir.file("index.lmdb.damaged"));
+  REQUIRE(index->reset(identity_of(1)));
+  CHECK(visit_all(*index).rows.empty());
 }
 
 TEST_CASE("files that are no index are corrupt") {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// meta_rows_test: each check on a space row and on the identity, alone. daemon/index/meta_rows.cpp
+// meta_rows_test: the bytes of a space row and of the identity, and each check on them, alone.
+// Covers daemon/index/meta_rows.cpp.
 #include "daemon/index/meta_rows.h"
 
 #include <cstring>
 
 #include "index_fixture.h"
 #include "proto/checksum.h"
+#include "unit/proto/sample.h"
 
 namespace hc::test {
 
@@ -30,6 +32,22 @@ TEST_CASE("a space row is read back as it was written") {
   CHECK(decoded->number == space.number);
   CHECK(decoded->descriptor == space.descriptor);
   CHECK(decoded->shards_on_node == space.shards_on_node);
+}
+
+TEST_CASE("Golden bytes: a space row, key and value") {
+  const IndexSpace space{SpaceNo{258}, proto_test::sample_space(), 6};
+  const auto key = encode_space_key(space.number);
+  const auto value = encode_space_row(space);
+  proto_test::Bytes row(key.begin(), key.end());
+  row.insert(row.end(), value.begin(), value.end());
+
+  CHECK(row == proto_test::golden("space_row"));
+}
+
+TEST_CASE("Golden bytes: the identity of an index") {
+  const auto row = encode_identity({proto_test::sample_uuid(), 3});
+
+  CHECK(proto_test::Bytes(row.begin(), row.end()) == proto_test::golden("identity_row"));
 }
 
 TEST_CASE("a space row under another key is refused") {

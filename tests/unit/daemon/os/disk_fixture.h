@@ -8,18 +8,45 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/os/pool_disk.h"
 #include "daemon/os/uring_disk.h"
 #include "proto/limits.h"
 #include "support/catch.h"
+#include "support/io_uring.h"
 #include "support/temp_dir.h"
 
 namespace hc::test {
 
+// The modes of io_uring that this kernel gives us; none where it denies it. The flags are those of
+// <linux/io_uring.h>, so that a mode which only the product fails to make is not skipped.
+inline std::vector<UringMode> uring_modes() {
+  const std::vector<std::pair<UringMode, std::uint32_t>> modes = {
+      {UringMode::deferred, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN},
+      {UringMode::cooperative, IORING_SETUP_COOP_TASKRUN},
+      {UringMode::plain, 0}};
+  std::vector<UringMode> found;
+  for (const auto& [mode, flags] : modes) {
+    if (const int refusal = io_uring_refusal(8, flags); refusal == 0) {
+      found.push_back(mode);
+    } else {
+      WARN("not tested, the kernel denies io_uring (" << uring_mode_name(mode) << "): errno "
+                                                     << refusal);
+    }
+  }
+  return found;
+}
+
 // The threads, and io_uring in each of its modes.
-inline const std::vector<std::string> kBackends = {"threads", "deferred", "cooperative", "plain"};
+inline std::vector<std::string> backends() {
+  std::vector<std::string> names = {"threads"};
+  for (const UringMode mode : uring_modes()) {
+    names.emplace_back(uring_mode_name(mode));
+  }
+  return names;
+}
 
 inline std::unique_ptr<VolumeDisk> make_backend(const std::string& name, const std::string& dir,
                                                 std::uint32_t lock_retry_ms = 0) {
@@ -30,9 +57,9 @@ inline std::unique_ptr<VolumeDisk> make_backend(const std::string& name, const s
     REQUIRE(event);
     return std::make_unique<PoolDisk>(std::move(*volume), std::move(*event), 4U);
   }
-  const UringMode mode = name == "deferred"      ? UringMode::deferred
-                         : name == "cooperative" ? UringMode::cooperative
-                                                 : UringMode::plain;
+  const UringMode mode = name == "defer_taskrun"  ? UringMode::deferred
+                         : name == "coop_taskrun" ? UringMode::cooperative
+                                                  : UringMode::plain;
   auto ring = Uring::create(kDiskRequestsMax, mode);
   REQUIRE(ring);
   return std::make_unique<UringDisk>(std::move(*volume), std::move(*ring));

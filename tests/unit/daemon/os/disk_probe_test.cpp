@@ -14,6 +14,7 @@
 
 #include "support/catch.h"
 #include "support/child.h"
+#include "support/io_uring.h"
 #include "support/temp_dir.h"
 
 namespace hc::test {
@@ -39,18 +40,40 @@ bool starts_with(const std::string& text, const std::string& head) {
 
 }  // namespace
 
-TEST_CASE("a back end asked for by name is the one that runs") {
+TEST_CASE("threads asked for by name are what runs") {
   const TempDir dir;
-  const auto [backend, name] = GENERATE(table<DiskBackend, std::string>({
-      {DiskBackend::uring, "io_uring ("},
-      {DiskBackend::threads, "threads (3)"},
-  }));
 
-  const auto disk = make_disk({dir.str(), backend, 0, 3});
+  const auto disk = make_disk({dir.str(), DiskBackend::threads, 0, 3});
 
   REQUIRE(disk);
-  CHECK(starts_with((*disk)->description(), name));
+  CHECK(starts_with((*disk)->description(), "threads (3)"));
   CHECK((*disk)->event_fd() >= 0);
+}
+
+TEST_CASE("io_uring asked for by name is what runs, or an error where the kernel denies it") {
+  const TempDir dir;
+
+  const auto disk = make_disk({dir.str(), DiskBackend::uring, 0, 3});
+
+  if (has_io_uring()) {
+    REQUIRE(disk);
+    CHECK(starts_with((*disk)->description(), "io_uring ("));
+    CHECK((*disk)->event_fd() >= 0);
+  } else {
+    WARN("the kernel denies io_uring: errno " << io_uring_refusal(8));
+    REQUIRE_FALSE(disk);
+    CHECK(disk.error().code == Code::unsupported);
+    CHECK(disk.error().sys_errno == io_uring_refusal(8));
+  }
+}
+
+TEST_CASE("automatic is io_uring where the kernel gives it, else threads") {
+  const TempDir dir;
+
+  const auto disk = make_disk({dir.str(), DiskBackend::automatic, 0, 2});
+
+  REQUIRE(disk);
+  CHECK(starts_with((*disk)->description(), has_io_uring() ? "io_uring (" : "threads (2)"));
 }
 
 TEST_CASE("the probe leaves no file behind") {

@@ -29,7 +29,7 @@ DiskRequest transfer(DiskOp op, FileId file, std::uint64_t offset, const Blocks&
 }  // namespace
 
 TEST_CASE("what was written is read back, by every back end") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(backends()));
   CAPTURE(backend);
   const TempDir dir;
   const auto disk = make_backend(backend, dir.str());
@@ -47,7 +47,7 @@ TEST_CASE("what was written is read back, by every back end") {
 }
 
 TEST_CASE("two buffers are one contiguous range of the file, in order") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(backends()));
   CAPTURE(backend);
   const TempDir dir;
   const auto disk = make_backend(backend, dir.str());
@@ -67,7 +67,7 @@ TEST_CASE("two buffers are one contiguous range of the file, in order") {
 }
 
 TEST_CASE("a sync completes like any request") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(backends()));
   CAPTURE(backend);
   const TempDir dir;
   const auto disk = make_backend(backend, dir.str());
@@ -82,7 +82,7 @@ TEST_CASE("a sync completes like any request") {
 }
 
 TEST_CASE("as many requests as allowed are in flight, one more is busy, and all complete") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(backends()));
   CAPTURE(backend);
   const TempDir dir;
   const auto disk = make_backend(backend, dir.str());
@@ -116,7 +116,7 @@ TEST_CASE("as many requests as allowed are in flight, one more is busy, and all 
 }
 
 TEST_CASE("a sleeper on the event is woken for every completion, and the event goes down again") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(backends()));
   CAPTURE(backend);
   const TempDir dir;
   const auto disk = make_backend(backend, dir.str());
@@ -157,7 +157,7 @@ TEST_CASE("a sleeper on the event is woken for every completion, and the event g
 }
 
 TEST_CASE("completions that pile up while the owner is busy are all announced") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(backends()));
   CAPTURE(backend);
   const TempDir dir;
   const auto disk = make_backend(backend, dir.str());
@@ -188,7 +188,7 @@ TEST_CASE("completions that pile up while the owner is busy are all announced") 
 }
 
 TEST_CASE("a read past the end of the file is an error, not a short buffer") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(backends()));
   CAPTURE(backend);
   const TempDir dir;
   const auto disk = make_backend(backend, dir.str());
@@ -204,7 +204,7 @@ TEST_CASE("a read past the end of the file is an error, not a short buffer") {
 
 TEST_CASE("a request that breaks the alignment is our bug") {
   const TempDir dir;
-  const auto disk = make_backend("deferred", dir.str());
+  const auto disk = make_backend(backends().back(), dir.str());
   const FileId file = open_file(*disk);
   const Blocks blocks(2 * kBlockBytes, 0);
 
@@ -227,7 +227,7 @@ TEST_CASE("a request that breaks the alignment is our bug") {
 }
 
 TEST_CASE("waiting with nothing in flight returns at once") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(backends()));
   CAPTURE(backend);
   const TempDir dir;
   const auto disk = make_backend(backend, dir.str());
@@ -238,7 +238,7 @@ TEST_CASE("waiting with nothing in flight returns at once") {
 }
 
 TEST_CASE("a blocking write is read back while other requests are in flight") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(backends()));
   CAPTURE(backend);
   const TempDir dir;
   const auto disk = make_backend(backend, dir.str());
@@ -258,7 +258,7 @@ TEST_CASE("a blocking write is read back while other requests are in flight") {
 }
 
 TEST_CASE("a disk that goes away waits for what is in flight") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(backends()));
   CAPTURE(backend);
   const TempDir dir;
   const Blocks source(1 << 20, 0x3C);

@@ -45,7 +45,7 @@ TEST_CASE("arena_set: a kind without a frame is refused by name") {
   const auto set = ArenaSet::create({{0, 4096, 0}}, {});
 
   REQUIRE_FALSE(set);
-  CHECK(set.error().text.find("l2.bytes") != std::string::npos);
+  CHECK(set.error().text.find("l2.l2_bytes") != std::string::npos);
 }
 
 TEST_CASE("frame_pool: a generation is even exactly while the frame is published") {

@@ -22,7 +22,7 @@ TEST_CASE("slot_pool: every slot is handed out once, low ones first, then none")
 
   CHECK(taken == std::vector<std::uint32_t>{0, 1, 2, 3, 4});
   CHECK(pool.free_count() == 0);
-  CHECK(pool.taken_count() == 5);
+  CHECK(pool.slot_count() - pool.free_count() == 5);
 }
 
 TEST_CASE("slot_pool: arbitrary slots come back, in any order") {
@@ -80,7 +80,7 @@ TEST_CASE("slot_pool: rebuild takes exactly the given slots and frees the rest")
 
   pool.rebuild(live);
 
-  CHECK(pool.taken_count() == 3);
+  CHECK(pool.slot_count() - pool.free_count() == 3);
   std::set<std::uint32_t> free;
   while (const auto slot = pool.take()) {
     free.insert(slot->value);
@@ -111,7 +111,7 @@ TEST_CASE("slot_pool: rebuild of a million slots visits each once") {
 
   pool.rebuild(live);
 
-  CHECK(pool.taken_count() == live.size());
+  CHECK(pool.slot_count() - pool.free_count() == live.size());
   CHECK(pool.take() == SlotId{0});
   CHECK(pool.take() == SlotId{3});
 }

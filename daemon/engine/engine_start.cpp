@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine_start: opens the store and leaves hold; a start that fails leaves nothing behind.
+#include "daemon/engine/engine.h"
+#include "daemon/log/log.h"
+#include "proto/check.h"
+
+namespace hc {
+
+Result<void> Engine::open(const Uuid& new_uuid) {
+  HC_CHECK(state_ == EngineState::closed);
+  auto superblock = SuperblockFile::open(disk_, new_uuid);
+  HC_TRY(superblock);
+  superblock_ = std::move(*superblock);
+  slabs_ = std::make_unique<SlabSet>(disk_, superblock_->current().store_uuid,
+                                     core_->options.spaces.l3_bytes);
+  spaces_ = std::make_unique<SpaceSet>(*slabs_, *superblock_, core_->options.spaces);
+  core_->superblock = superblock_.get();
+  core_->spaces = spaces_.get();
+  build_works();
+  state_ = EngineState::holding;
+  return {};
+}
+
+void Engine::build_works() {
+  verbs_.reset();
+  works_ = std::make_unique<Works>(*core_);
+  verbs_ = std::make_unique<Verbs>(*works_);
+}
+
+Result<void> Engine::cold_start(ColdStartMode mode) {
+  HC_CHECK(state_ == EngineState::holding);
+  auto started = mode == ColdStartMode::clear ? start_empty() : start_load();
+  if (!started) {
+    abandon_start();
+  }
+  return started;
+}
+
+// The superblock's new epoch is the commit point: with it durable the store is empty, whatever the
+// index still says.
+Result<void> Engine::start_empty() {
+  superblock_->raise_epoch(true);
+  HC_TRY_VOID(superblock_->write_blocking_now());
+  const IndexIdentity identity{superblock_->current().store_uuid, superblock_->current().epoch};
+  auto opened = core_->index.open(identity);
+  // A damaged index is no obstacle to an empty start.
+  if (!opened && opened.error().code == Code::corrupt) {
+    opened = core_->index.reset(identity);
+  }
+  HC_TRY(opened);
+  begin_serving();
+  return {};
+}
+
+Result<void> Engine::start_load() {
+  // A clear that failed may have left its epoch on the disk: superseded before anything relies on
+  // the old one.
+  if (!superblock_->is_durable()) {
+    HC_TRY_VOID(superblock_->write_blocking_now());
+  }
+  const IndexIdentity identity{superblock_->current().store_uuid, superblock_->current().epoch};
+  HC_TRY_VOID(core_->index.open(identity));
+  recovery_ = std::make_unique<Recovery>(*works_);
+  HC_TRY_VOID(recovery_->start());
+  load_progress_ = recovery_->progress();
+  state_ = EngineState::loading;
+  return {};
+}
+
+// Nothing is in flight yet. What the start has built in memory goes, so that the next one begins
+// where this one did.
+void Engine::abandon_start() {
+  recovery_.reset();
+  core_->catalog.reset();
+  core_->slot_order.clear();
+  build_works();
+  if (auto closed = spaces_->abandon_family(); !closed) {
+    log_warn("cold_start.close_failed", {{"reason", closed.error().message()}});
+  }
+  core_->index.close();
+  superblock_->restore_durable();
+}
+
+void Engine::begin_serving() {
+  recovery_.reset();
+  state_ = EngineState::serving;
+}
+
+}  // namespace hc

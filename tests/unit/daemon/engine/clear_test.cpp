@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// clear_test: how the operator's clear ends, also badly, and what it leaves of spaces. Covers
+// daemon/engine/engine_clear.cpp.
+#include "unit/daemon/engine/engine_bench.h"
+
+namespace {
+
+using namespace hc;
+using hc::test::BenchRank;
+using hc::test::EngineBench;
+
+TEST_CASE("clear: a superblock that can't be written is tried at intervals, and the order told") {
+  EngineBench bench;
+  bench.start(ColdStartMode::clear);
+  BenchRank rank = bench.attach(0);
+  bench.store(rank, {1});
+  bench.detach(rank);
+  sim::FaultPlan plan;
+  plan.write_error = 10'000;
+  bench.disk.set_plan(plan);
+  const Instant begun = bench.clock.time();
+  const std::uint64_t before = bench.disk.submitted();
+
+  REQUIRE(bench.engine->start_clear());
+  const Result<void> ended = bench.finish_order();
+
+  REQUIRE_FALSE(ended);
+  CHECK(ended.error().code == Code::io_error);
+  CHECK(bench.engine->core().counters.superblock_failures == 5);
+  CHECK(bench.disk.submitted() - before == 5);
+  CHECK(bench.clock.time() - begun >= 4 * std::int64_t{50} * kNsPerMs);
+  CHECK(bench.engine->clearing_store());
+  CHECK(bench.engine->attach({hc::test::bench_space(), 0, 0}).error().code == Code::busy);
+
+  bench.disk.set_plan({});
+  bench.run_until([&] { return !bench.engine->clearing_store(); });
+  rank = bench.attach(0);
+  CHECK_FALSE(bench.is_there(rank, 1));
+  bench.store(rank, {2});
+}
+
+TEST_CASE("clear: an index that can't be reset is the order's error; a second clear repairs it") {
+  EngineBench bench;
+  bench.start(ColdStartMode::clear);
+  BenchRank rank = bench.attach(0);
+  bench.store(rank, {1});
+  sim::FaultPlan plan;
+  plan.index_reset_error = 10'000;
+  bench.index.set_plan(plan);
+
+  REQUIRE(bench.engine->start_clear());
+  const Result<void> ended = bench.finish_order();
+
+  REQUIRE_FALSE(ended);
+  CHECK(ended.error().text == "index reset");
+  CHECK(bench.engine->index_failed());
+  CHECK_FALSE(bench.is_there(rank, 1));
+  bench.index.set_plan({});
+  REQUIRE(bench.engine->start_clear());
+  CHECK(bench.finish_order());
+  bench.store(rank, {2});
+}
+
+TEST_CASE("clear: the whole store takes over a clear of a space that can't go on") {
+  EngineBench bench;
+  bench.start(ColdStartMode::clear);
+  BenchRank rank = bench.attach(0);
+  bench.store(rank, {1});
+  sim::FaultPlan plan;
+  plan.commit_dead = 10'000;
+  bench.index.set_plan(plan);
+  REQUIRE(bench.engine->start_clear_space(rank.space));
+  CHECK(bench.engine->start_clear_space(rank.space).error().code == Code::busy);
+  bench.index.set_plan({});
+
+  REQUIRE(bench.engine->start_clear());
+
+  CHECK(bench.finish_order());
+  CHECK_FALSE(bench.engine->index_failed());
+  bench.store(rank, {2});
+}
+
+TEST_CASE("clear of a space: an index that takes nothing is the order's error") {
+  EngineBench bench;
+  bench.start(ColdStartMode::clear);
+  BenchRank rank = bench.attach(0);
+  bench.store(rank, {1});
+  sim::FaultPlan plan;
+  plan.commit_dead = 10'000;
+  bench.index.set_plan(plan);
+
+  REQUIRE(bench.engine->start_clear_space(rank.space));
+  const Result<void> ended = bench.finish_order();
+
+  REQUIRE_FALSE(ended);
+  CHECK(ended.error().code == Code::io_error);
+  CHECK_FALSE(bench.is_there(rank, 1));
+}
+
+TEST_CASE("clear: the numbers of spaces that nobody uses go to others") {
+  EngineBench bench;
+  bench.start(ColdStartMode::clear);
+  BenchRank first = bench.attach(0, "w1");
+  BenchRank second = bench.attach(0, "w2");
+  BenchRank third = bench.attach(0, "w3");
+  bench.store(first, {1});
+  bench.store(second, {1});
+  bench.store(third, {1});
+  bench.detach(second);
+  const Superblock& superblock = bench.engine->core().superblock->current();
+  REQUIRE(superblock.space_count == 3);
+
+  REQUIRE(bench.engine->start_clear());
+  REQUIRE(bench.finish_order());
+
+  CHECK(bench.engine->core().spaces->find(second.space) == nullptr);
+  const BenchRank fourth = bench.attach(0, "w4");
+  CHECK(fourth.space == second.space);
+  bench.store(third, {7});
+  bench.restart();
+  third = bench.attach(0, "w3");
+  CHECK(bench.is_there(third, 7));
+}
+
+TEST_CASE("clear: an empty store without sessions knows no space any more") {
+  EngineBench bench;
+  bench.start(ColdStartMode::clear);
+  for (const char* weights : {"w1", "w2", "w3"}) {
+    BenchRank rank = bench.attach(0, weights);
+    bench.store(rank, {1});
+    bench.detach(rank);
+  }
+
+  REQUIRE(bench.engine->start_clear());
+  REQUIRE(bench.finish_order());
+
+  CHECK_FALSE(bench.engine->core().spaces->bound());
+  CHECK(bench.engine->core().superblock->current().space_count == 0);
+  BenchRank rank = bench.attach(0, "w4");
+  CHECK(rank.space == SpaceNo{0});
+  bench.store(rank, {1});
+}
+
+TEST_CASE("clear of a space: its status table goes with its last session, comes back with one") {
+  EngineBench bench;
+  bench.start(ColdStartMode::clear);
+  BenchRank kept = bench.attach(0, "w1");
+  BenchRank other = bench.attach(0, "w2");
+  const SpaceNo number = other.space;
+  bench.store(other, {1});
+  bench.detach(other);
+
+  REQUIRE(bench.engine->start_clear_space(number));
+  REQUIRE(bench.finish_order());
+
+  CHECK(bench.engine->core().spaces->find(number) == nullptr);
+  CHECK(bench.engine->core().spaces->find(kept.space) != nullptr);
+  other = bench.attach(0, "w2");
+  CHECK(other.space == number);
+  CHECK_FALSE(bench.is_there(other, 1));
+  bench.store(other, {2});
+}
+
+}  // namespace
