@@ -12,7 +12,7 @@ namespace hc {
 
 enum class ColdStart : std::uint8_t { clear, load, hold };
 enum class DiskBackend : std::uint8_t { automatic, uring, threads };
-enum class LoadVerify : std::uint8_t { before };
+enum class LoadVerify : std::uint8_t { before, lazy };
 
 const char* cold_start_name(ColdStart mode);
 // unsupported: no such mode.

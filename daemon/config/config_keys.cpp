@@ -78,10 +78,10 @@ Result<void> set_cold_start(Config& config, const std::string& word) {
 }
 
 Result<void> set_load_verify(Config& config, const std::string& word) {
-  if (word != "before") {
-    return bad_value("must be before");
+  if (word != "before" && word != "lazy") {
+    return bad_value("must be before or lazy");
   }
-  config.load_verify = LoadVerify::before;
+  config.load_verify = word == "lazy" ? LoadVerify::lazy : LoadVerify::before;
   return {};
 }
 
@@ -96,7 +96,9 @@ Result<void> set_disk_backend(Config& config, const std::string& word) {
 }
 
 const char* get_cold_start(const Config& config) { return cold_start_name(config.cold_start); }
-const char* get_load_verify(const Config&) { return "before"; }
+const char* get_load_verify(const Config& config) {
+  return config.load_verify == LoadVerify::lazy ? "lazy" : "before";
+}
 const char* get_disk_backend(const Config& config) {
   return disk_backend_name(config.disk_backend);
 }

@@ -36,6 +36,7 @@ struct EngineOptions {
   std::uint32_t commit_interval_ms = 2000;
   std::uint32_t commit_parts = 8192;
   std::uint64_t io_inflight_bytes = 96ULL << 20;
+  bool load_lazily = false;  // a cold start serves before it has read the headers
   std::uint32_t sessions_max = kSessionsMax;
   std::uint32_t ops_max = kOpsMax;
   std::uint32_t items_max = kItemsMax;

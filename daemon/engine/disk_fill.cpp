@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "daemon/engine/stored_header.h"
 #include "daemon/engine/works.h"
 #include "proto/check.h"
 
@@ -56,28 +57,9 @@ void DiskFill::turn() {
 }
 
 BlobVerdict DiskFill::judge(PartRef ref, const IoEvent& event) {
-  Core& core = works_.core;
-  Part& part = core.catalog->part(ref);
-  const Page& page = core.catalog->page(core.catalog->page_of(ref));
-  const std::uint32_t at = core.catalog->part_of(ref);
   BlobHeader header{};
-  const BlobSeed seed = core.superblock->seed_of(page.space);
-  BlobVerdict verdict = parse_header_block(event.header_block, seed, header);
-  if (verdict != BlobVerdict::good) {
-    return verdict;
-  }
-  const BlobExpectation expected{core.family().kind_of(at),
-                                 core.family().payload_bytes(at),
-                                 page.hash,
-                                 core.spaces->space(page.space).tags[at],
-                                 part.slot,
-                                 part.generation};
-  verdict = judge_header(header, expected);
-  std::span<const std::uint8_t> metadata;
-  if (verdict == BlobVerdict::good) {
-    verdict = read_metadata(event.header_block, metadata);
-  }
-  part.payload_crc = header.payload_crc;
+  const BlobVerdict verdict = judge_stored_header(works_.core, ref, event.header_block, header);
+  works_.core.catalog->part(ref).payload_crc = header.payload_crc;
   return verdict;
 }
 

@@ -23,7 +23,7 @@ void Engine::route(const IoEvent& event) {
     case IoOwner::zero: works_->forget.on_zero(event); return;
     case IoOwner::commit: works_->commit.on_sync(event); return;
     case IoOwner::superblock: on_superblock(event); return;
-    case IoOwner::scan: recovery_->on_scan(event); return;
+    case IoOwner::scan: on_scan(event); return;
   }
   HC_UNREACHABLE();
 }
@@ -62,6 +62,7 @@ void Engine::turn_works() {
   }
   works_->copies.turn();
   works_->fills.turn();
+  turn_scan_behind();
   works_->forget.turn();
   verbs_->turn();
   works_->spiller.turn();

@@ -89,6 +89,7 @@ class Engine {
   const Core& core() const { return *core_; }
   PageKeeper& pages() { return works_->pages; }
   const LoadProgress& load_progress() const { return load_progress_; }
+  bool scanning_behind() const { return scan_behind_ != nullptr; }  // of a lazy load
   StatsReply stats();
   // Nothing becomes durable now: commits or the superblock fail, or the index is dead, which a
   // clear repairs.
@@ -101,6 +102,8 @@ class Engine {
   void turn_superblock();
   void on_superblock(const IoEvent& event);
   void turn_loading();
+  void turn_scan_behind();
+  void on_scan(const IoEvent& event);
   void turn_works();
   void turn_clear();
   void turn_clear_store();
@@ -125,6 +128,9 @@ class Engine {
   std::unique_ptr<Works> works_;
   std::unique_ptr<Verbs> verbs_;
   std::unique_ptr<Recovery> recovery_;
+  std::unique_ptr<ScanBehind> scan_behind_;
+  std::uint64_t scanned_before_ = 0;      // by the recovery, before the scan behind it
+  std::uint64_t dropped_before_ = 0;
   LoadProgress load_progress_;
   std::vector<IoEvent> events_;
   EngineState state_ = EngineState::closed;

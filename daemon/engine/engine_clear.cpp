@@ -120,7 +120,8 @@ void Engine::turn_clear() {
 
 void Engine::turn_clear_store() {
   if (!clear_is_durable() || !works_->commit.idle() || !works_->spiller.idle() ||
-      !works_->fills.idle() || !works_->forget.idle()) {
+      !works_->fills.idle() || !works_->forget.idle() ||
+      (scan_behind_ != nullptr && !scan_behind_->idle())) {
     return;
   }
   const IndexIdentity identity{superblock_->current().store_uuid, superblock_->current().epoch};

@@ -60,7 +60,7 @@ Result<void> Engine::start_load() {
   }
   const IndexIdentity identity{superblock_->current().store_uuid, superblock_->current().epoch};
   HC_TRY_VOID(core_->index.open(identity));
-  recovery_ = std::make_unique<Recovery>(*works_);
+  recovery_ = std::make_unique<Recovery>(*works_, core_->options.load_lazily);
   HC_TRY_VOID(recovery_->start());
   load_progress_ = recovery_->progress();
   state_ = EngineState::loading;
@@ -82,8 +82,37 @@ void Engine::abandon_start() {
 }
 
 void Engine::begin_serving() {
+  if (recovery_ != nullptr && core_->catalog != nullptr) {
+    scan_behind_ = std::make_unique<ScanBehind>(*works_, recovery_->take_unread());
+    scanned_before_ = load_progress_.slots_scanned;
+    dropped_before_ = load_progress_.dropped;
+  }
   recovery_.reset();
   state_ = EngineState::serving;
+}
+
+void Engine::on_scan(const IoEvent& event) {
+  if (recovery_ != nullptr) {
+    recovery_->on_scan(event);
+    return;
+  }
+  scan_behind_->on_scan(event);
+}
+
+// Behind a lazy load. It ends with its last header, or with a clear.
+void Engine::turn_scan_behind() {
+  if (scan_behind_ == nullptr) {
+    return;
+  }
+  if (stopping_ || clearing_store_) {
+    scan_behind_->stop();
+  }
+  scan_behind_->turn();
+  load_progress_.slots_scanned = scanned_before_ + scan_behind_->progress().scanned;
+  load_progress_.dropped = dropped_before_ + scan_behind_->progress().dropped;
+  if (scan_behind_->done()) {
+    scan_behind_.reset();
+  }
 }
 
 }  // namespace hc

@@ -22,16 +22,36 @@ Result<void> Recovery::start() {
   std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
     return std::tie(a.slab, a.slot, a.ref) < std::tie(b.slab, b.slot, b.ref);
   });
-  for (std::uint32_t i = 0; i < candidates_.size(); ++i) {
-    const bool first = i == 0 || candidates_[i].slab != candidates_[i - 1].slab ||
-                       candidates_[i].slot != candidates_[i - 1].slot;
-    if (first) {
-      firsts_.push_back(i);
-    }
-  }
-  progress_.slots_total = firsts_.size();
+  choose_reads();
   tries_.assign(firsts_.size(), 0);
   return {};
+}
+
+// The end of the candidates that name the same slot as `first`.
+std::uint32_t Recovery::end_of_slot(std::uint32_t first) const {
+  std::uint32_t end = first + 1;
+  while (end < candidates_.size() && candidates_[end].slab == candidates_[first].slab &&
+         candidates_[end].slot == candidates_[first].slot) {
+    ++end;
+  }
+  return end;
+}
+
+// Two rows for one slot: only the header can decide, also in a lazy load.
+void Recovery::choose_reads() {
+  for (std::uint32_t first = 0; first < candidates_.size();) {
+    const std::uint32_t end = end_of_slot(first);
+    ++progress_.slots_total;
+    if (lazily_ && end == first + 1) {
+      Candidate& candidate = candidates_[first];
+      candidate.live = true;
+      ++progress_.live;
+      unread_.push_back({candidate.ref, candidate.slab, candidate.slot, candidate.generation});
+    } else {
+      firsts_.push_back(first);
+    }
+    first = end;
+  }
 }
 
 Result<void> Recovery::read_index() {
@@ -158,9 +178,7 @@ void Recovery::on_scan(const IoEvent& event) {
   ++reads_done_;
   ++progress_.slots_scanned;
   const std::uint32_t first = firsts_[read];
-  const std::uint32_t end = read + 1 < firsts_.size()
-                                ? firsts_[read + 1]
-                                : static_cast<std::uint32_t>(candidates_.size());
+  const std::uint32_t end = end_of_slot(first);
   bool taken = false;
   for (std::uint32_t i = first; i < end; ++i) {
     judge(candidates_[i], event);

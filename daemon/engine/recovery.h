@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "daemon/engine/scan_behind.h"
 #include "daemon/engine/works.h"
 
 namespace hc {
@@ -27,7 +28,8 @@ struct LoadProgress {
 
 class Recovery {
  public:
-  explicit Recovery(Works& works) : works_(works) {}
+  // Lazily: a slot that one row alone names is taken on that row's word; take_unread() says which.
+  Recovery(Works& works, bool lazily) : works_(works), lazily_(lazily) {}
 
   // Reads the index (blocking), adds its spaces and with the first of them the family.
   Result<void> start();
@@ -35,6 +37,8 @@ class Recovery {
   bool turn();
   void on_scan(const IoEvent& event);
   const LoadProgress& progress() const { return progress_; }
+  // After the last turn: the slots whose headers nobody has read.
+  std::vector<ScanBehind::Entry> take_unread() { return std::move(unread_); }
 
  private:
   struct Candidate {
@@ -54,10 +58,15 @@ class Recovery {
   void add_unknown_slots(SlabId slab, const std::vector<Slab::Live>& live,
                          std::vector<SlotId>& limbo);
 
+  void choose_reads();
+  std::uint32_t end_of_slot(std::uint32_t first) const;
+
   Works& works_;
+  bool lazily_;
   LoadProgress progress_;
   std::vector<Candidate> candidates_;     // sorted by slab and slot
-  std::vector<std::uint32_t> firsts_;     // first candidate of each distinct slot
+  std::vector<std::uint32_t> firsts_;     // first candidate of each slot that is read
+  std::vector<ScanBehind::Entry> unread_;
   std::size_t next_read_ = 0;
   std::size_t reads_done_ = 0;
   std::uint64_t clock_ = 0;

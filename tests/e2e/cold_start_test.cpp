@@ -68,6 +68,24 @@ TEST_CASE("load: after SIGKILL every durable page is there, byte for byte") {
   CHECK(daemon.ask("status").at("load").at("live") == kKeys.count);
 }
 
+TEST_CASE("load: lazily after SIGKILL it serves every page, and reads the headers behind") {
+  DaemonOptions options;
+  options.load_verify = "lazy";
+  DaemonProcess daemon(options);
+  daemon.start();
+  store_durably(daemon, kKeys);
+
+  kill_and_start(daemon, "load");
+
+  expect_all(daemon, kKeys);
+  CHECK(eventually([&] {
+    return daemon.ask("status").at("load").at("slots_scanned") == kKeys.count;
+  }));
+  const nlohmann::json load = daemon.ask("status").at("load");
+  CHECK(load.at("live") == kKeys.count);
+  CHECK(load.at("dropped") == 0);
+}
+
 TEST_CASE("load: a manager that listens late still hears that the daemon is ready") {
   DaemonProcess daemon;
   daemon.start();

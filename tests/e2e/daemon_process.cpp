@@ -55,8 +55,8 @@ std::string DaemonProcess::config_text() const {
          number(options_.l3_bytes) + "\ndisk_backend = \"" + options_.disk_backend +
          "\"\ncommit_interval_ms = " + number(options_.commit_interval_ms) +
          "\nlock_wait_ms = " + number(options_.lock_wait_ms) + "\n[cold_start]\nmode = \"" +
-         options_.cold_start + "\"\n[limits]\nsessions_max = " + number(options_.sessions_max) +
-         "\n";
+         options_.cold_start + "\"\nload_verify = \"" + options_.load_verify +
+         "\"\n[limits]\nsessions_max = " + number(options_.sessions_max) + "\n";
 }
 
 std::string DaemonProcess::log() const {

@@ -20,6 +20,7 @@ struct DaemonOptions {
   std::uint64_t l2_bytes = 8U << 20;
   std::uint64_t l3_bytes = 64U << 20;
   std::string cold_start = "load";
+  std::string load_verify = "before";
   std::string disk_backend = "automatic";
   std::uint32_t commit_interval_ms = 20;
   std::uint32_t lock_wait_ms = 20'000;

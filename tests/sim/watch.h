@@ -8,7 +8,9 @@
 //   cold start load reads only header blocks, only of slots that rows of the same shard name
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,6 +48,7 @@ class Watch {
   struct SeenPart {
     SlotId slot = kNoSlot;
     L3State l3 = L3State::absent;
+    Generation generation{};
   };
   struct Remembered {
     std::uint32_t version = 0;
@@ -72,6 +75,8 @@ class Watch {
   void walk_parts();
   void walk_status();
   void check_recovered_pages();
+  void remember_unproved();
+  bool header_stands(const Slab& slab, const SeenPart& was, const SeenPage& seen);
 
   World& world_;
   std::vector<SeenPage> pages_;
@@ -84,6 +89,8 @@ class Watch {
   std::uint64_t commit_failures_ = 0;
   std::uint64_t evictions_ = 0;
   std::vector<Remembered> remembered_;
+  bool serving_ = false;
+  std::set<std::array<std::uint32_t, 3>> unproved_;  // page, part, generation
 };
 
 }  // namespace hc::sim

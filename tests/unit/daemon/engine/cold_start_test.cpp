@@ -12,20 +12,6 @@ using namespace hc;
 using hc::test::BenchRank;
 using hc::test::EngineBench;
 
-// Rewrites the header block of a durable part on disk, as if something else had written there.
-void rewrite_header(EngineBench& bench, std::uint32_t page, std::uint32_t part,
-                    const std::function<void(BlobHeader&)>& change) {
-  const FileId file = bench.slab_file(part);
-  const std::uint64_t offset = bench.slot_offset(page, part);
-  std::vector<std::uint8_t> block(kBlockBytes);
-  REQUIRE(bench.disk.read_now(file, offset, block));
-  BlobHeader header;
-  std::memcpy(&header, block.data(), sizeof header);
-  change(header);
-  encode_header_block(block, header, bench.engine->core().superblock->seed_of(SpaceNo{0}), {});
-  REQUIRE(bench.disk.write_now(file, offset, block));
-}
-
 TEST_CASE("recovery: load rebuilds the durable floor after a restart") {
   EngineBench bench;
   bench.start(ColdStartMode::clear);
@@ -195,7 +181,7 @@ TEST_CASE("recovery: a mapped slot whose header names another page is not live")
   bench.start(ColdStartMode::clear);
   BenchRank rank = bench.attach(0);
   bench.store(rank, {1, 2});
-  rewrite_header(bench, 1, 0, [](BlobHeader& header) { header.page_hash.bytes[0] ^= 1; });
+  bench.rewrite_header(1, 0, [](BlobHeader& header) { header.page_hash.bytes[0] ^= 1; });
 
   bench.restart();
   rank = bench.attach(0);
@@ -210,7 +196,7 @@ TEST_CASE("recovery: a lost write is not live: the slot holds an earlier generat
   bench.start(ColdStartMode::clear);
   BenchRank rank = bench.attach(0);
   bench.store(rank, {1});
-  rewrite_header(bench, 1, 0, [](BlobHeader& header) { --header.generation; });
+  bench.rewrite_header(1, 0, [](BlobHeader& header) { --header.generation; });
 
   bench.restart();
   rank = bench.attach(0);

@@ -3,6 +3,7 @@
 #include "unit/daemon/engine/engine_bench.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "proto/budget.h"
 
@@ -169,6 +170,19 @@ bool EngineBench::ended(std::uint16_t slot) const {
 Answer EngineBench::finish(std::uint16_t slot) {
   run_until([&] { return ended(slot); });
   return last(slot);
+}
+
+void EngineBench::rewrite_header(std::uint32_t number, std::uint32_t part_number,
+                                 const std::function<void(BlobHeader&)>& change) {
+  const FileId file = slab_file(part_number);
+  const std::uint64_t offset = slot_offset(number, part_number);
+  std::vector<std::uint8_t> block(kBlockBytes);
+  REQUIRE(disk.read_now(file, offset, block));
+  BlobHeader header;
+  std::memcpy(&header, block.data(), sizeof header);
+  change(header);
+  encode_header_block(block, header, engine->core().superblock->seed_of(SpaceNo{0}), {});
+  REQUIRE(disk.write_now(file, offset, block));
 }
 
 void EngineBench::fill(BenchRank& rank, std::uint32_t row, std::uint32_t number) const {

@@ -101,6 +101,9 @@ class EngineBench : public CompletionSink {
   // Bytes on disk of the slot that holds this part.
   std::uint64_t slot_offset(std::uint32_t number, std::uint32_t part_number);
   FileId slab_file(std::uint32_t part_number);
+  // Rewrites the header block of a stored part, as if something else had written there.
+  void rewrite_header(std::uint32_t number, std::uint32_t part_number,
+                      const std::function<void(BlobHeader&)>& change);
   void fill(BenchRank& rank, std::uint32_t row, std::uint32_t number) const;
   bool row_holds(const BenchRank& rank, std::uint32_t row, std::uint32_t number) const;
 
