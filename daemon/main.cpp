@@ -77,6 +77,10 @@ int run(const Arguments& arguments) {
   hc::log_start(*hc::parse_log_level(config.log_level), std::getenv("INVOCATION_ID") != nullptr);
   hc::Daemon daemon(config);
   if (auto started = daemon.start(); !started) {
+    if (started.error().code == hc::Code::cancelled) {
+      hc::log_info("daemon.stopped", {{"reason", started.error().message()}});
+      return 0;
+    }
     return fail(started.error(), exit_code_of(started.error()));
   }
   if (auto ran = daemon.run(); !ran) {
@@ -92,9 +96,12 @@ int main(int argc, char** argv) {
   CLI::App app{"hicached: the KV-cache daemon of this node", "hicached"};
   app.set_version_flag("--version", std::string("hicached ") + hc::kProductVersion);
   Arguments arguments;
-  app.add_option("--config", arguments.config_path, "configuration file (TOML); built-in defaults "
-                                                    "without it");
-  app.add_option("--cold-start", arguments.cold_start, "clear, load or hold; overrides the file");
+  const CLI::Option* config =
+      app.add_option("--config", arguments.config_path,
+                     "configuration file (TOML); built-in defaults without it");
+  const CLI::Option* cold_start =
+      app.add_option("--cold-start", arguments.cold_start,
+                     "clear, load or hold; overrides the file");
   app.add_flag("--check-config", arguments.check_config,
                "judge the configuration, print what would be used, and exit")
       ->disable_flag_override();
@@ -106,6 +113,13 @@ int main(int argc, char** argv) {
     }
     std::fprintf(stderr, "hicached: %s\n", error.what());
     return kExitUsage;
+  }
+  // An empty text is what an unset variable of a script leaves; it must not mean "defaults".
+  for (const CLI::Option* option : {config, cold_start}) {
+    if (option->count() != 0 && option->as<std::string>().empty()) {
+      std::fprintf(stderr, "hicached: %s: must not be empty\n", option->get_name().c_str());
+      return kExitUsage;
+    }
   }
   return run(arguments);
 }

@@ -24,6 +24,7 @@ UniqueFd take_signals() {
   UniqueFd signals(::signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC));
   HC_CHECK(static_cast<bool>(signals));
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit of the process is EFBIG
   return signals;
 }
 

@@ -9,7 +9,8 @@
 
 namespace hc {
 
-// SIGTERM and SIGINT are blocked for all threads and arrive at the descriptor; SIGPIPE is ignored.
+// SIGTERM and SIGINT are blocked for all threads and arrive at the descriptor; SIGPIPE and SIGXFSZ
+// are ignored.
 UniqueFd take_signals();
 // Raises the soft limit of open files to the hard one.
 void raise_file_limit();

@@ -63,6 +63,19 @@ void seal_superblock(Superblock& superblock) {
   superblock.superblock_crc = crc_after_first_word(superblock);
 }
 
+std::uint32_t good_superblock_copies(std::span<const std::uint8_t> copies) {
+  HC_CHECK(copies.size() >= kSuperblockCopies * kSuperblockCopyBytes);
+  const auto found = std::make_unique<Superblock>();
+  std::uint32_t good = 0;
+  for (std::uint32_t copy = 0; copy < kSuperblockCopies; ++copy) {
+    std::memcpy(found.get(), copies.data() + copy * kSuperblockCopyBytes, sizeof *found);
+    const bool verifies = found->magic == kSuperblockMagic &&
+                          found->superblock_crc == crc_after_first_word(*found);
+    good += verifies ? 1U : 0U;
+  }
+  return good;
+}
+
 Result<Superblock> parse_superblock(std::span<const std::uint8_t> copies) {
   HC_CHECK(copies.size() >= kSuperblockCopies * kSuperblockCopyBytes);
   auto best = std::make_unique<Superblock>();

@@ -49,6 +49,8 @@ static_assert(sizeof(Superblock) <= kSuperblockCopyBytes);
 void seal_superblock(Superblock& superblock);  // Sets magic, version and checksum.
 // Judges both copies (2 * kSuperblockCopyBytes) and returns the newer good one; not_found when
 // the file was never written, refused when the format is another one.
+// How many of the two copies verify.
+std::uint32_t good_superblock_copies(std::span<const std::uint8_t> copies);
 Result<Superblock> parse_superblock(std::span<const std::uint8_t> copies);
 
 }  // namespace hc

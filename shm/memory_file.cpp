@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <string>
 
 #include "proto/limits.h"
 
@@ -45,19 +46,101 @@ UniqueFd open_memory(const std::string& name, unsigned flags) {
   return fd;
 }
 
-// Bytes that can be allocated without swapping, as the kernel estimates it; the largest number
-// where it does not say.
-std::uint64_t available_memory_bytes() {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/meminfo", "re"),
-                                                             std::fclose);
-  std::array<char, 256> line{};
-  while (file && std::fgets(line.data(), static_cast<int>(line.size()), file.get()) != nullptr) {
-    unsigned long long kib = 0;
-    if (std::sscanf(line.data(), "MemAvailable: %llu kB", &kib) == 1) {
-      return kib << 10;
+constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
+
+std::string read_text(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"),
+                                                             [](std::FILE* open) {
+                                                               return std::fclose(open);
+                                                             });
+  std::string text;
+  std::array<char, 4096> block{};
+  std::size_t got = 0;
+  while (file && (got = std::fread(block.data(), 1, block.size(), file.get())) > 0) {
+    text.append(block.data(), got);
+  }
+  return text;
+}
+
+// The number after `name` at the start of a line; `otherwise` where there is none ("max").
+std::uint64_t number_after(const std::string& text, const std::string& name,
+                           std::uint64_t otherwise) {
+  std::size_t at = 0;
+  while (text.compare(at, name.size(), name) != 0) {
+    at = text.find('\n', at);
+    if (at == std::string::npos) {
+      return otherwise;
+    }
+    ++at;
+  }
+  unsigned long long number = 0;
+  return std::sscanf(text.c_str() + at + name.size(), "%llu", &number) == 1 ? number : otherwise;
+}
+
+// How one version of cgroups calls its files.
+struct CgroupFiles {
+  const char* limit;
+  const char* usage;
+  const char* cache[2];  // in memory.stat: file pages, which are given up before anybody is killed
+};
+constexpr CgroupFiles kCgroupV2{"memory.max", "memory.current", {"inactive_file ", "active_file "}};
+constexpr CgroupFiles kCgroupV1{"memory.limit_in_bytes", "memory.usage_in_bytes",
+                                {"total_inactive_file ", "total_active_file "}};
+
+std::uint64_t group_available_bytes(const std::string& dir, const CgroupFiles& files) {
+  const std::uint64_t limit = number_after(read_text(dir + "/" + files.limit), "", kUnlimited);
+  if (limit == kUnlimited) {
+    return kUnlimited;
+  }
+  std::uint64_t usage = number_after(read_text(dir + "/" + files.usage), "", 0);
+  const std::string stat = read_text(dir + "/memory.stat");
+  for (const char* name : files.cache) {
+    usage -= std::min(usage, number_after(stat, name, 0));
+  }
+  return limit - std::min(limit, usage);
+}
+
+// The tightest of the group and all above it. A container may see its own group as the root of the
+// hierarchy while its path is that of the host: what does not exist there limits nothing.
+std::uint64_t chain_available_bytes(const std::string& root, std::string path,
+                                    const CgroupFiles& files) {
+  if (path.find("/..") != std::string::npos) {
+    path.clear();  // outside of what this cgroup namespace shows
+  }
+  std::uint64_t available = kUnlimited;
+  for (;;) {
+    available = std::min(available, group_available_bytes(root + path, files));
+    if (path.empty()) {
+      return available;
+    }
+    path.resize(path.find_last_of('/') == std::string::npos ? 0 : path.find_last_of('/'));
+  }
+}
+
+// Lines are "NUMBER:CONTROLLERS:PATH"; version 2 has no controllers.
+std::uint64_t cgroup_available_bytes(const SystemFolders& folders) {
+  const std::string groups = folders.sys + "/fs/cgroup";
+  const std::string text = read_text(folders.proc + "/self/cgroup");
+  std::uint64_t available = kUnlimited;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    const std::size_t first = line.find(':');
+    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) {
+      continue;
+    }
+    const std::string names = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string path = line.substr(second + 1);
+    if (names == ",,") {
+      available = std::min({available, chain_available_bytes(groups, path, kCgroupV2),
+                            chain_available_bytes(groups + "/unified", path, kCgroupV2)});
+    } else if (names.find(",memory,") != std::string::npos) {
+      available = std::min(available, chain_available_bytes(groups + "/memory", path, kCgroupV1));
     }
   }
-  return std::numeric_limits<std::uint64_t>::max();
+  return available;
 }
 
 // Returns 0 or an errno.
@@ -100,6 +183,15 @@ UniqueFd create_huge(const std::string& name, std::uint64_t size_bytes,
 
 }  // namespace
 
+FreeMemory free_memory(const SystemFolders& folders) {
+  const std::uint64_t kib =
+      number_after(read_text(folders.proc + "/meminfo"), "MemAvailable:", kUnlimited >> 10);
+  const std::uint64_t machine = kib >= kUnlimited >> 10 ? kUnlimited : kib << 10;
+  const std::uint64_t huge_pages = number_after(
+      read_text(folders.sys + "/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"), "", 0);
+  return {std::min(machine, cgroup_available_bytes(folders)), huge_pages * kHugePageBytes};
+}
+
 Result<MemoryFile> MemoryFile::create(const std::string& name, std::uint64_t size_bytes,
                                       const MemoryFileOptions& options) {
   constexpr std::uint64_t kBytesMax = 1ULL << 62;
@@ -122,7 +214,7 @@ Result<MemoryFile> MemoryFile::create(const std::string& name, std::uint64_t siz
   }
   if (options.commit_memory) {
     // The kernel would kill some process before it refused, so the hopeless is refused here.
-    if (file_bytes > available_memory_bytes()) {
+    if (file_bytes > free_memory().ordinary_bytes) {
       return make_error(Code::no_space, describe(name, file_bytes) + ": exceeds free memory");
     }
     if (const int failed = commit(fd.get(), file_bytes, options.on_progress); failed != 0) {

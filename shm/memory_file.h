@@ -29,6 +29,18 @@ struct MemoryFileOptions {
   std::function<void()> on_progress = {};
 };
 
+struct FreeMemory {
+  std::uint64_t ordinary_bytes = 0;  // the largest number where the kernel does not say
+  std::uint64_t huge_bytes = 0;      // in free huge pages of 2 MiB, which no cgroup counts
+};
+struct SystemFolders {
+  std::string proc = "/proc";
+  std::string sys = "/sys";
+};
+// What can be allocated before the kernel kills a process: the least that the machine and the
+// memory cgroups of this process (version 1 and 2, with all above them) leave.
+FreeMemory free_memory(const SystemFolders& folders = {});
+
 // What a descriptor from a peer must be.
 struct WantedFile {
   std::uint64_t size_bytes = 0;  // at least

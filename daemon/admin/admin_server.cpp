@@ -21,10 +21,12 @@ constexpr std::uint64_t kFlushTimeoutMsDefault = 60'000;
 
 AdminServer::AdminServer(Epoll& epoll, UnixListener listener, std::uint64_t listener_tag,
                          std::uint64_t socket_tag)
-    : epoll_(epoll), listener_(std::move(listener)), socket_tag_(socket_tag), peers_(kPeersMax) {
+    : epoll_(epoll),
+      listener_(epoll, std::move(listener), listener_tag, "admin.accept_failed"),
+      socket_tag_(socket_tag),
+      peers_(kPeersMax) {
   message_.resize(kMessageBytesMax);
-  const auto added = epoll_.add(listener_.fd(), Trigger::level, listener_tag);
-  HC_CHECK(added.has_value());
+  listener_.watch();
 }
 
 void AdminServer::bind(Engine& engine, AdminFacts facts) {
@@ -33,21 +35,17 @@ void AdminServer::bind(Engine& engine, AdminFacts facts) {
 }
 
 void AdminServer::on_listener() {
-  auto socket = listener_.accept();
+  auto socket = listener_.accept(now_);
   if (!socket) {
-    log_warn("admin.accept_failed", {{"reason", socket.error().message()}});
-    return;
-  }
-  if (!*socket) {
     return;
   }
   for (std::uint32_t number = 0; number < peers_.size(); ++number) {
     if (peers_[number].socket) {
       continue;
     }
-    if (epoll_.add((*socket)->get(), Trigger::level, socket_tag_ | number)) {
+    if (epoll_.add(socket->get(), Trigger::level, socket_tag_ | number)) {
       peers_[number] = Peer{};
-      peers_[number].socket = std::move(**socket);
+      peers_[number].socket = std::move(*socket);
     }
     return;
   }
@@ -215,6 +213,7 @@ void AdminServer::start_cold_start(Peer& peer, const std::string& mode) {
 
 void AdminServer::turn(Instant now) {
   now_ = now;
+  listener_.turn(now);
   const OrderState order = engine_->order_state();
   for (Peer& peer : peers_) {
     if (!peer.socket || peer.wait == Wait::none) {

@@ -14,6 +14,7 @@
 #include "daemon/engine/engine.h"
 #include "daemon/engine/session_line.h"
 #include "daemon/os/epoll.h"
+#include "daemon/os/gated_listener.h"
 #include "daemon/os/unix_socket.h"
 #include "proto/handshake.h"
 
@@ -62,7 +63,7 @@ class AdminServer {
   void close(std::uint32_t number);
 
   Epoll& epoll_;
-  UnixListener listener_;
+  GatedListener listener_;
   std::uint64_t socket_tag_;
   Engine* engine_ = nullptr;
   AdminFacts facts_;

@@ -110,8 +110,12 @@ class Loader {
   Result<void> load_table(std::string_view name, const toml::node& node) {
     const toml::table* table = node.as_table();
     const Keys known = keys_of(name);
-    if (known.empty() || table == nullptr) {
+    if (known.empty()) {
       return at(node, "unknown table '" + std::string(name) + "'; tables are " + tables());
+    }
+    if (table == nullptr) {
+      return at(node, std::string(name) + ": must be a table; write [" + std::string(name) +
+                          "] and its keys below");
     }
     for (const auto& [key_name, value] : *table) {
       const std::string full = std::string(name) + "." + std::string(key_name.str());

@@ -16,11 +16,13 @@ struct Unit {
 };
 
 // Binary units first, largest first: format_size takes the first of those that divides.
-constexpr std::array<Unit, 10> kUnits{{
+constexpr std::array<Unit, 12> kUnits{{
+    {"PiB", 1ULL << 50},
     {"TiB", 1ULL << 40},
     {"GiB", 1ULL << 30},
     {"MiB", 1ULL << 20},
     {"KiB", 1ULL << 10},
+    {"PB", 1'000'000'000'000'000},
     {"TB", 1'000'000'000'000},
     {"GB", 1'000'000'000},
     {"MB", 1'000'000},
@@ -28,7 +30,7 @@ constexpr std::array<Unit, 10> kUnits{{
     {"B", 1},
     {"", 1},
 }};
-constexpr std::size_t kBinaryUnits = 4;
+constexpr std::size_t kBinaryUnits = 5;
 
 Error bad_size(std::string_view text, const char* why) {
   return make_error(Code::bad_argument, "'" + std::string(text) + "' " + why);
@@ -58,7 +60,7 @@ Result<std::uint64_t> parse_size(std::string_view text) {
     }
     return number * unit.size_bytes;
   }
-  return bad_size(text, "has no known unit: B, KiB, MiB, GiB, TiB, KB, MB, GB or TB");
+  return bad_size(text, "has no known unit: B, KiB, MiB, GiB, TiB, PiB, KB, MB, GB, TB or PB");
 }
 
 std::string format_size(std::uint64_t size_bytes) {

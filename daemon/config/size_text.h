@@ -10,8 +10,8 @@
 
 namespace hc {
 
-// A whole number, then nothing or one of B, KiB, MiB, GiB, TiB (powers of 1024) or KB, MB, GB, TB
-// (powers of 1000); one space between them is fine. Signs, fractions and overflow are refused.
+// A whole number, then nothing or one of B, KiB, MiB, GiB, TiB, PiB (powers of 1024) or KB, MB, GB,
+// TB, PB (powers of 1000); one space between them is fine. Signs, fractions, overflow are refused.
 Result<std::uint64_t> parse_size(std::string_view text);
 
 // The shortest exact form: "64GiB", "1536MiB", "1000000".

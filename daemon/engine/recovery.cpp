@@ -164,7 +164,24 @@ bool Recovery::turn() {
     return false;
   }
   install();
+  report();
   return true;
+}
+
+// The result of every load is in the log; what was lost is a warning.
+void Recovery::report() const {
+  const std::uint64_t unknown = unknown_rows_.size();
+  const bool lost = progress_.dropped + progress_.rows_damaged + unknown > 0;
+  const std::initializer_list<LogField> fields{{"pages", progress_.pages},
+                                               {"parts_live", progress_.live},
+                                               {"parts_dropped", progress_.dropped},
+                                               {"rows_damaged", progress_.rows_damaged},
+                                               {"rows_unknown", unknown}};
+  if (lost) {
+    log_warn("load.incomplete", fields);
+  } else {
+    log_info("load.done", fields);
+  }
 }
 
 void Recovery::on_scan(const IoEvent& event) {

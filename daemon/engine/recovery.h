@@ -55,6 +55,7 @@ class Recovery {
   std::optional<std::uint32_t> part_of_row(const IndexRowPart& part) const;
   void install();
   void install_slab(SlabId slab);
+  void report() const;
   void add_unknown_slots(SlabId slab, const std::vector<Slab::Live>& live,
                          std::vector<SlotId>& limbo);
 

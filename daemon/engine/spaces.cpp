@@ -277,6 +277,8 @@ Result<void> SpaceSet::open_existing_slabs() {
       family_->slabs[part] = *slab;
     } else if (slab.error().code != Code::not_found && slab.error().code != Code::corrupt) {
       return slab.error();
+    } else if (slab.error().code == Code::corrupt) {
+      log_warn("slab.lost", {{"part", part}, {"reason", slab.error().message()}});
     }
   }
   return {};

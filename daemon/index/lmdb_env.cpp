@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "daemon/index/meta_rows.h"
-#include "daemon/os/local_dir.h"
+#include "daemon/log/log.h"
+#include "proto/check.h"
 
 namespace hc {
 
@@ -22,6 +23,8 @@ namespace {
 
 constexpr std::string_view kIdentityKey = "identity";
 constexpr MDB_dbi kDatabases = 3;
+constexpr std::uint64_t kNearlyFullBytes = 1 << 20;
+constexpr int kExitDamaged = 5;  // as for damage that a start finds by itself
 
 using PageKey = std::array<std::uint8_t, kIndexKeyBytes>;
 
@@ -45,6 +48,17 @@ class Transaction {
   MDB_txn* txn_ = nullptr;
   int rc_;
 };
+
+// LMDB found one of its pages damaged and can't go on; on return it would abort. Exit handlers would
+// wait for threads that may wait for this one.
+void end_damaged(MDB_env* env, const char* message) {
+  const char* path = nullptr;
+  const bool known = mdb_env_get_path(env, &path) == 0 && path != nullptr;
+  log_error("index.damaged", {{"file", known ? path : "?"},
+                              {"lmdb", message},
+                              {"help", "start once with --cold-start clear"}});
+  ::_exit(kExitDamaged);
+}
 
 // LMDB only reads what it is given; its type has no const.
 MDB_val as_val(std::span<const std::uint8_t> bytes) {
@@ -104,6 +118,10 @@ Error lmdb_error(const std::string& what, int rc) {
   }
 }
 
+Error lmdb_write_error(const std::string& what, int rc, std::uint64_t free_bytes) {
+  return lmdb_error(what, rc == EIO && free_bytes < kNearlyFullBytes ? ENOSPC : rc);
+}
+
 Result<LmdbEnv> LmdbEnv::open(const std::string& path, std::uint64_t map_bytes, bool create) {
   MDB_env* raw = nullptr;
   if (const int rc = mdb_env_create(&raw); rc != 0) {
@@ -115,14 +133,13 @@ Result<LmdbEnv> LmdbEnv::open(const std::string& path, std::uint64_t map_bytes, 
     rc = mdb_env_set_mapsize(raw, map_bytes);
   }
   if (rc == 0) {
-    rc = mdb_env_open(raw, path.c_str(), MDB_NOSUBDIR | MDB_NOTLS, 0600);
+    rc = mdb_env_set_assert(raw, end_damaged);
+  }
+  if (rc == 0) {
+    rc = mdb_env_open(raw, path.c_str(), MDB_NOSUBDIR | MDB_NOLOCK, 0600);
   }
   if (rc == 0) {
     rc = env.reserve_length(map_bytes);
-  }
-  if (rc == 0) {
-    // Readers of a dead predecessor would keep pages from being used again.
-    rc = mdb_reader_check(raw, nullptr);
   }
   if (rc == 0) {
     rc = env.open_databases(create);

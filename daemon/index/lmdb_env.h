@@ -3,7 +3,9 @@
 //
 // Owner: one thread at a time. Default sync flags: a committed transaction has been synced, and a
 // crash at any moment leaves the last committed state. No WRITEMAP: a stray pointer in the process
-// can't reach the file, and a full disk is an error code instead of a SIGBUS.
+// can't reach the file, and a full disk is an error code instead of a SIGBUS. NOLOCK for the same
+// reason: LMDB writes its lock file through a map. What the lock file is for, others care for: the
+// directory is locked, and no transaction of the one process runs beside another.
 #pragma once
 
 #include <lmdb.h>
@@ -19,6 +21,10 @@ namespace hc {
 
 // An LMDB or errno value as an error: no_space, corrupt or io_error.
 Error lmdb_error(const std::string& what, int rc);
+
+// The same for a failed write, with that many bytes free in the file system: LMDB answers EIO for a
+// write that came out short, which a nearly full disk does and not only a failing one.
+Error lmdb_write_error(const std::string& what, int rc, std::uint64_t free_bytes);
 
 // One logical write: rows of a batch, or the identity of a new file.
 struct LmdbWrite {

@@ -3,10 +3,12 @@
 #include "daemon/index/lmdb_index.h"
 
 #include <fcntl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <utility>
 
@@ -22,17 +24,26 @@ constexpr std::uint64_t kMapBytesSpare = 64ULL << 20;
 constexpr std::uint64_t kMapBytesPerPart = 512;  // measured need is below 260, more while it churns
 constexpr std::uint64_t kMapBytesMax = 8ULL << 40;  // a file of ext4 can be twice as long
 
-// A failure after which the file's state in memory can't be trusted any more. The others undid
-// their transaction: pages written meanwhile are named by nothing and will be written anew.
-bool kills_environment(int rc) {
+enum class AfterFailure : std::uint8_t { go_on, reopen, die };
+
+// Each of them undid its transaction: pages written meanwhile are named by nothing and will be
+// written anew. But LMDB refuses all further work where the write of a header failed, and has no
+// map where it could not make it larger; what it held in memory goes with a reopening.
+AfterFailure after_failure(int rc) {
   switch (rc) {
+    case MDB_MAP_FULL:
+    case MDB_TXN_FULL: return AfterFailure::go_on;
+    case EIO:
     case ENOSPC:
     case EDQUOT:
-    case ENOMEM:
-    case MDB_MAP_FULL:
-    case MDB_TXN_FULL: return false;
-    default: return true;
+    case ENOMEM: return AfterFailure::reopen;
+    default: return AfterFailure::die;
   }
+}
+
+std::uint64_t free_bytes_of(int dir) {
+  struct statvfs info {};
+  return ::fstatvfs(dir, &info) == 0 ? std::uint64_t{info.f_bavail} * info.f_frsize : UINT64_MAX;
 }
 
 Result<void> check_library_version() {
@@ -99,7 +110,7 @@ Result<void> LmdbIndex::open(const IndexIdentity& identity) {
   HC_CHECK(!env_ && !in_flight_);
   damaged_ = false;
   remove_file(path(".new"));
-  remove_file(path(".new-lock"));
+  remove_lock_files();
   const auto opened = open_existing(identity);
   if (opened) {
     return {};
@@ -134,8 +145,12 @@ Result<void> LmdbIndex::open_file() {
 
 Result<void> LmdbIndex::reset(const IndexIdentity& identity) {
   HC_CHECK(!in_flight_);
-  env_.reset();
-  return replace_by_empty(identity);
+  const auto replaced = replace_by_empty(identity);
+  if (!replaced) {
+    // The caller has left the old identity behind: none of its rows may get into the old file.
+    dead_ = replaced.error();
+  }
+  return replaced;
 }
 
 void LmdbIndex::close() {
@@ -150,7 +165,8 @@ bool LmdbIndex::is_dead() const {
 }
 
 // Creation is not atomic in LMDB, so it happens under another name; whoever finds the final name
-// finds a complete file.
+// finds a complete file. A full disk shows while the old file is still untouched; nothing after
+// that needs space.
 Result<void> LmdbIndex::replace_by_empty(const IndexIdentity& identity) {
   HC_TRY_VOID(build_empty(identity));
   if (damaged_) {
@@ -162,22 +178,26 @@ Result<void> LmdbIndex::replace_by_empty(const IndexIdentity& identity) {
     damaged_ = false;
     log_warn("index.set_aside", {{"file", path(".damaged")}});
   }
-  remove_file(path("-lock"));
   HC_TRY_VOID(rename_file(path(".new"), path()));
-  remove_file(path(".new-lock"));
+  env_.reset();
   HC_TRY_VOID(sync_dir(dir_.get(), "index " + options_.dir));
   HC_TRY_VOID(open_file());
   dead_.reset();
   return {};
 }
 
+// Lock files are of a predecessor that had LMDB lock; the directory's lock is ours.
+void LmdbIndex::remove_lock_files() const {
+  remove_file(path("-lock"));
+  remove_file(path(".new-lock"));
+}
+
 Result<void> LmdbIndex::build_empty(const IndexIdentity& identity) const {
   remove_file(path(".new"));
-  remove_file(path(".new-lock"));
   auto env = LmdbEnv::open(path(".new"), map_bytes_, true);
   HC_TRY(env);
   if (const int rc = env->write({nullptr, &identity}); rc != 0) {
-    return lmdb_error(path(".new"), rc);
+    return lmdb_write_error(path(".new"), rc, free_bytes_of(dir_.get()));
   }
   return {};
 }
@@ -228,14 +248,30 @@ Result<void> LmdbIndex::run_batch(const IndexBatch& batch) {
       rc = env_->write({&batch, nullptr});
     }
   }
-  if (rc == 0) {
-    return {};
-  }
-  Error error = lmdb_error("index: commit", rc);
-  if (kills_environment(rc)) {
+  return rc == 0 ? Result<void>() : Result<void>(handle_failed_write(rc));
+}
+
+Error LmdbIndex::handle_failed_write(int rc) {
+  const Error error = lmdb_write_error("index: commit", rc, free_bytes_of(dir_.get()));
+  const AfterFailure next = after_failure(rc);
+  if (next == AfterFailure::die) {
     dead_ = error;
   }
+  if (next == AfterFailure::reopen) {
+    if (const auto reopened = reopen(); !reopened) {
+      env_.reset();
+      damaged_ = reopened.error().code == Code::corrupt;
+      dead_ = reopened.error();
+      log_error("index.reopen_failed", {{"reason", reopened.error().message()}});
+    }
+  }
   return error;
+}
+
+Result<void> LmdbIndex::reopen() {
+  env_.reset();
+  HC_TRY_VOID(check_lmdb_file(path()));
+  return open_file();
 }
 
 }  // namespace hc

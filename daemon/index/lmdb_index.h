@@ -38,6 +38,7 @@ class LmdbIndex final : public Index, public Waitable {
   ~LmdbIndex() override;
 
   // corrupt: the file is damaged. Nothing was changed; `reset` sets it aside and starts empty.
+  // A page of LMDB's own that is damaged ends the process (exit code 5) where LMDB meets it.
   Result<void> open(const IndexIdentity& identity) override;
   Result<void> visit(const IndexVisitor& visitor) override;
   Result<void> reset(const IndexIdentity& identity) override;
@@ -58,9 +59,12 @@ class LmdbIndex final : public Index, public Waitable {
   Result<void> open_file();
   Result<void> replace_by_empty(const IndexIdentity& identity);
   Result<void> build_empty(const IndexIdentity& identity) const;
+  void remove_lock_files() const;
 
   void run_committer();
   Result<void> run_batch(const IndexBatch& batch);
+  Error handle_failed_write(int rc);
+  Result<void> reopen();
 
   const LmdbIndexOptions options_;
   UniqueFd dir_;

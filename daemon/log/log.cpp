@@ -4,12 +4,16 @@
 // Any thread. Invariant: one event is one line, whatever its values hold.
 #include "daemon/log/log.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
 #include <memory>
+#include <mutex>
+
+#include "daemon/log/line_writer.h"
 
 namespace hc {
 
@@ -18,14 +22,52 @@ namespace {
 constexpr const char* kPlainPattern = "%Y-%m-%dT%H:%M:%S.%eZ %v";
 constexpr const char* kSystemdPattern = "%v";
 
+// A reader that stops must not stop the daemon: what finds no room is dropped and counted, and the
+// first line that finds room again comes after one that says how many are missing.
+class StderrSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  void set_systemd(bool systemd) { systemd_ = systemd; }
+  bool systemd() const { return systemd_; }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    if ((dropped_ != 0 && !write_gap(message)) || !write(message)) {
+      ++dropped_;
+    }
+  }
+  void flush_() override {}
+
+ private:
+  bool write(const spdlog::details::log_msg& message) {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    return writer_.write(std::string_view(line.data(), line.size()));
+  }
+
+  bool write_gap(const spdlog::details::log_msg& next) {
+    const std::string text = std::string(systemd_ ? "<4>" : "") +
+                             "warn log.dropped lines=" + std::to_string(dropped_);
+    spdlog::details::log_msg gap = next;
+    gap.payload = spdlog::string_view_t(text.data(), text.size());
+    if (!write(gap)) {
+      return false;
+    }
+    dropped_ = 0;
+    return true;
+  }
+
+  LineWriter writer_{STDERR_FILENO};
+  std::uint64_t dropped_ = 0;
+  std::atomic<bool> systemd_{false};
+};
+
 struct State {
-  State() : logger("hicached", std::make_shared<spdlog::sinks::stderr_sink_mt>()) {
+  State() : sink(std::make_shared<StderrSink>()), logger("hicached", sink) {
     logger.set_pattern(kPlainPattern, spdlog::pattern_time_type::utc);
     logger.set_level(spdlog::level::info);
-    logger.flush_on(spdlog::level::trace);
   }
+  std::shared_ptr<StderrSink> sink;
   spdlog::logger logger;
-  std::atomic<bool> systemd{false};
 };
 
 // Made at the first line and never destroyed, so that a line at exit still finds it.
@@ -108,7 +150,7 @@ Result<LogLevel> parse_log_level(std::string_view name) {
 
 void log_start(LogLevel level, bool systemd) {
   State& log = state();
-  log.systemd = systemd;
+  log.sink->set_systemd(systemd);
   log.logger.set_pattern(systemd ? kSystemdPattern : kPlainPattern,
                          spdlog::pattern_time_type::utc);
   log.logger.set_level(spdlog_level(level));
@@ -120,7 +162,7 @@ void log_line(LogLevel level, std::string_view event, std::initializer_list<LogF
     return;
   }
   std::string line;
-  if (log.systemd) {
+  if (log.sink->systemd()) {
     line += journal_prefix(level);
   }
   line += log_level_name(level);

@@ -6,6 +6,7 @@
 #include <sys/file.h>
 
 #include <cerrno>
+#include <csignal>
 
 #include "daemon/log/log.h"
 #include "daemon/os/system_clock.h"
@@ -15,6 +16,14 @@ namespace hc {
 namespace {
 
 constexpr int kLockPollMs = 20;  // flock has no wait with a limit and no descriptor to sleep on.
+
+// The daemon blocks these signals and reads them only once its reactor runs, which is later.
+bool stop_is_asked() {
+  sigset_t pending;
+  sigemptyset(&pending);
+  return ::sigpending(&pending) == 0 &&
+         (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
+}
 
 }  // namespace
 
@@ -28,6 +37,9 @@ Result<void> lock_exclusive(int fd, const std::string& name, std::uint32_t limit
     }
     if (errno != EWOULDBLOCK) {
       return make_error(Code::io_error, name + ": flock", errno);
+    }
+    if (stop_is_asked()) {
+      return make_error(Code::cancelled, name + ": told to stop while waiting for its lock");
     }
     if (clock.now() >= end) {
       return make_error(Code::refused, name + " is locked by another daemon");

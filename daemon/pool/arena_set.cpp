@@ -9,6 +9,34 @@
 
 namespace hc {
 
+namespace {
+
+// The kernel's own share of a mapped page (tree node, page tables) is below this part of it.
+constexpr std::uint64_t kKernelShare = 64;
+
+// Judged over all arenas at once: one by one, each of them fits until the kernel kills the daemon.
+Result<void> check_free_memory(const std::vector<KindFrames>& kinds, const ArenaOptions& options) {
+  if (!options.commit_memory) {
+    return {};
+  }
+  std::uint64_t wanted = 0;
+  for (const KindFrames& kind : kinds) {
+    wanted += blob_bytes(kind.payload_bytes) * kind.frame_count;
+  }
+  const FreeMemory free = options.free_memory();
+  const std::uint64_t huge = options.try_huge_pages ? std::min(free.huge_bytes, wanted) : 0;
+  const std::uint64_t ordinary = wanted - huge;
+  if (ordinary + ordinary / kKernelShare > free.ordinary_bytes) {
+    return make_error(Code::no_space,
+                      "l2.l2_bytes: the frames want " + std::to_string(wanted) +
+                          " bytes of memory and 1/64 more for page tables, available are " +
+                          std::to_string(free.ordinary_bytes + huge));
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<ArenaSet> ArenaSet::create(const std::vector<KindFrames>& kinds,
                                   const ArenaOptions& options) {
   std::uint64_t frames = 0;
@@ -19,6 +47,7 @@ Result<ArenaSet> ArenaSet::create(const std::vector<KindFrames>& kinds,
     }
     frames += kind.frame_count;
   }
+  HC_TRY_VOID(check_free_memory(kinds, options));
   auto generations = GenerationsWriter::create(frames);
   HC_TRY(generations);
   ArenaSet set(std::move(*generations));

@@ -31,6 +31,7 @@ struct ArenaOptions {
   bool try_huge_pages = false;
   bool commit_memory = true;               // shortage is an error here, never a later signal
   std::function<void()> on_progress;       // called between pieces of the allocation
+  std::function<FreeMemory()> free_memory = [] { return hc::free_memory(); };
 };
 
 class ArenaSet {

@@ -121,11 +121,8 @@ bool SessionServer::reap_one(Session& session, Instant now) {
 
 bool SessionServer::reap(Instant now) {
   bool moved = false;
-  if (listener_ && listener_paused_until_ && *listener_paused_until_ <= now) {
-    listener_paused_until_.reset();
-    const auto added =
-        epoll_.add(listener_->fd(), Trigger::level, epoll_tag(EpollOwner::listener, 0));
-    HC_CHECK(added.has_value());
+  if (listener_) {
+    listener_->turn(now);
   }
   for (std::uint32_t number = 0; number < sessions_.size(); ++number) {
     Session* session = sessions_[number].get();
@@ -165,12 +162,7 @@ void SessionServer::end_holding() {
 // A client that lost its session attaches again at once: without the listener it finds nobody, and
 // the stop need not wait for sessions that begin after it.
 void SessionServer::end_all(Code code) {
-  if (listener_) {
-    if (!listener_paused_until_) {
-      epoll_.remove(listener_->fd());
-    }
-    listener_.reset();
-  }
+  listener_.reset();
   for (const auto& session : sessions_) {
     if (session != nullptr) {
       session->detached = true;

@@ -19,13 +19,14 @@ namespace {
 
 // Ended sessions linger, and a connection comes before its attach.
 constexpr std::uint32_t kSpareConnections = 16;
-constexpr std::int64_t kAcceptPauseMs = 100;
 
 }  // namespace
 
 SessionServer::SessionServer(Epoll& epoll, UnixListener listener,
                              const SessionServerOptions& options)
-    : epoll_(epoll), listener_(std::move(listener)), options_(options) {
+    : epoll_(epoll), options_(options) {
+  listener_.emplace(epoll, std::move(listener), epoll_tag(EpollOwner::listener, 0),
+                    "session.accept_failed");
   sessions_.resize(options.sessions_max + kSpareConnections);
   message_.resize(kMessageBytesMax);
 }
@@ -38,9 +39,7 @@ void SessionServer::bind(Engine& engine, const Uuid& daemon_instance) {
   auto pidfd = open_pidfd(::getpid());
   HC_CHECK(pidfd.has_value());
   daemon_pidfd_ = std::move(*pidfd);
-  const auto added =
-      epoll_.add(listener_->fd(), Trigger::level, epoll_tag(EpollOwner::listener, 0));
-  HC_CHECK(added.has_value());
+  listener_->watch();
 }
 
 std::size_t SessionServer::open_count() const {
@@ -81,24 +80,12 @@ std::vector<SessionLine> SessionServer::list() const {
 
 void SessionServer::on_listener(Instant now) {
   for (int i = 0; i < 16 && listener_; ++i) {  // the rest waits for the next turn
-    auto socket = listener_->accept();
+    auto socket = listener_->accept(now);
     if (!socket) {
-      // Out of descriptors, most likely. The connection stays in the queue, so the listener would
-      // report it again at once, for ever.
-      log_warn("session.accept_failed", {{"reason", socket.error().message()}});
-      pause_listener(now + kAcceptPauseMs * kNsPerMs);
       return;
     }
-    if (!*socket) {
-      return;
-    }
-    accept_one(std::move(**socket), now);
+    accept_one(std::move(*socket), now);
   }
-}
-
-void SessionServer::pause_listener(Instant until) {
-  epoll_.remove(listener_->fd());
-  listener_paused_until_ = until;
 }
 
 void SessionServer::accept_one(UniqueFd socket, Instant now) {

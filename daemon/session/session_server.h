@@ -15,6 +15,7 @@
 #include "daemon/engine/session_line.h"
 #include "daemon/os/disposer.h"
 #include "daemon/os/epoll.h"
+#include "daemon/os/gated_listener.h"
 #include "daemon/session/session.h"
 #include "proto/handshake.h"
 
@@ -122,7 +123,6 @@ class SessionServer final : public CompletionSink {
   void remove(std::uint32_t number);
 
   // session_server.cpp
-  void pause_listener(Instant until);
   bool can_take(Session& session) const;
   void accept_one(UniqueFd socket, Instant now);
   bool drain_ring(Session& session);
@@ -132,8 +132,7 @@ class SessionServer final : public CompletionSink {
   Session* by_engine_id(SessionId id);
 
   Epoll& epoll_;
-  std::optional<UnixListener> listener_;  // none once the daemon stops
-  std::optional<Instant> listener_paused_until_;
+  std::optional<GatedListener> listener_;  // none once the daemon stops
   // Two, because a stranger's descriptor may block its closer for long; memory never does.
   Disposer descriptors_;
   Disposer regions_;

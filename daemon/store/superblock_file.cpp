@@ -45,6 +45,12 @@ Result<std::unique_ptr<SuperblockFile>> SuperblockFile::open(Disk& disk, const U
   if (!found && found.error().code != Code::not_found) {
     return found.error();
   }
+  // Both copies have been written from the second write on.
+  if (found && found->sequence > 1 && good_superblock_copies(copies.bytes()) < kSuperblockCopies) {
+    log_warn("superblock.copy_damaged",
+             {{"reason", "one of two copies does not verify: its write was cut off, or the disk "
+                         "damaged it; what only it knew is gone"}});
+  }
   if (found) {
     *self->current_ = *found;
     *self->durable_ = *found;

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // cold_start_test: what a killed daemon's successor does with the pages on disk.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <filesystem>
 #include <string>
 
 #include "e2e/daemon_process.h"
@@ -66,6 +70,33 @@ TEST_CASE("load: after SIGKILL every durable page is there, byte for byte") {
 
   expect_all(daemon, kKeys);
   CHECK(daemon.ask("status").at("load").at("live") == kKeys.count);
+  CHECK(daemon.log().find(" info load.done pages=" + std::to_string(kKeys.count)) !=
+        std::string::npos);
+}
+
+TEST_CASE("load: what a damaged disk has lost is a warning, with its cause and its extent") {
+  DaemonProcess daemon;
+  daemon.start();
+  store_durably(daemon, kKeys);
+  daemon.kill_now();
+  std::string slab;
+  for (const auto& entry : std::filesystem::directory_iterator(daemon.volume())) {
+    if (entry.path().filename().string().rfind("slab", 0) == 0) {
+      slab = entry.path().string();
+    }
+  }
+  REQUIRE(::truncate(slab.c_str(), 64 << 10) == 0);
+  const std::string superblock = daemon.volume() + "/superblock";
+  const UniqueFd file(::open(superblock.c_str(), O_WRONLY | O_CLOEXEC));
+  REQUIRE(::pwrite(file.get(), "damage", 6, 0) == 6);
+
+  daemon.start("load");
+
+  const std::string log = daemon.log();
+  CHECK(log.find("warn superblock.copy_damaged") != std::string::npos);
+  CHECK(log.find("warn slab.lost") != std::string::npos);
+  CHECK(log.find("warn load.incomplete") != std::string::npos);
+  CHECK(pages_there(daemon, kKeys) == 0);
 }
 
 TEST_CASE("load: lazily after SIGKILL it serves every page, and reads the headers behind") {

@@ -27,6 +27,10 @@ std::string only_line(const std::string& err) {
   return lines[0];
 }
 
+std::string program_path() {
+  return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "hicached").string();
+}
+
 // It finished what was in flight, instead of giving up on it after a while.
 bool stopped_in_order(const DaemonProcess& daemon) {
   return daemon.log().find("daemon.stopped\n") != std::string::npos;
@@ -118,9 +122,7 @@ TEST_CASE("A daemon waits for a predecessor that still holds the volume") {
   text.replace(text.find(second.volume()), second.volume().size(), first.volume());
   write_text(second.config_path(), text);
   const std::string log = first.folder() + "/second.log";
-  Process successor({{(std::filesystem::read_symlink("/proc/self/exe").parent_path() /
-                       "hicached").string(), "--config", second.config_path()},
-                     {}, "", log});
+  Process successor({{program_path(), "--config", second.config_path()}, {}, "", log});
   REQUIRE(eventually([&log] { return read_text(log).find("lock.wait") != std::string::npos; }));
 
   first.kill_now();
@@ -128,6 +130,51 @@ TEST_CASE("A daemon waits for a predecessor that still holds the volume") {
   CHECK(eventually([&log] { return read_text(log).find("daemon.ready") != std::string::npos; }));
   successor.signal(SIGTERM);
   CHECK(successor.wait() == 0);
+}
+
+TEST_CASE("SIGTERM ends a daemon that waits for the volume, with status 0") {
+  DaemonProcess first;
+  first.start();
+  DaemonProcess second;
+  std::string text = second.config_text();
+  text.replace(text.find(second.volume()), second.volume().size(), first.volume());
+  write_text(second.config_path(), text);
+  const std::string log = first.folder() + "/second.log";
+  Process successor({{program_path(), "--config", second.config_path()}, {}, "", log});
+  REQUIRE(eventually([&log] { return read_text(log).find("lock.wait") != std::string::npos; }));
+
+  successor.signal(SIGTERM);
+
+  CHECK(successor.wait() == 0);
+  CHECK(missing(read_text(log), {"daemon.stopped reason="}) == "");
+  CHECK(complaints(read_text(log)).empty());
+  CHECK(first.stop() == 0);
+}
+
+// The kernel answers a file beyond RLIMIT_FSIZE with a signal, which kills unless it is ignored.
+TEST_CASE("A limit on the size of files is an error and not the end of the daemon") {
+  DaemonProcess daemon;
+  write_text(daemon.config_path(), daemon.config_text());
+  const std::string log = daemon.folder() + "/limited.log";
+  Process limited({{"/bin/sh", "-c", "ulimit -f 64; exec \"$0\" --config \"$1\"", program_path(),
+                    daemon.config_path()},
+                   {}, "", log});
+
+  REQUIRE(eventually([&] {
+    return read_text(log).find("daemon.ready") != std::string::npos ||
+           !complaints(read_text(log)).empty();
+  }));
+  if (complaints(read_text(log)).empty()) {
+    Rank rank({daemon.client_socket()});
+    CHECK(rank.open() != HICACHE_OK);  // its arenas are files, too
+    limited.signal(SIGTERM);
+    CHECK(limited.wait() == 0);
+  } else {
+    const int status = limited.wait();
+    CHECK(status > 0);
+    CHECK(status < 128);
+    CHECK(missing(read_text(log), {"File too large"}) == "");
+  }
 }
 
 TEST_CASE("An unknown cold start mode has its own exit code and one line") {
@@ -165,7 +212,7 @@ const std::vector<BadConfig>& bad_configs() {
       {"l2", "arena_bytes = 100", {"l2.arena_bytes", "= 100", "0 or 64KiB..1TiB"}},
       {"l2", "huge_pages = 1", {"l2.huge_pages", "true or false"}},
       {"l2", "copier_threads = 65", {"l2.copier_threads", "= 65", "0..64"}},
-      {"l3", "l3_bytes = \"1KiB\"", {"l3.l3_bytes", "1KiB", "1MiB..1024TiB"}},
+      {"l3", "l3_bytes = \"1KiB\"", {"l3.l3_bytes", "1KiB", "1MiB..1PiB"}},
       {"l3", "volume_dir = \"relative\"", {"l3.volume_dir", "relative", "absolute"}},
       {"l3", "index_dir = \"relative\"", {"l3.index_dir", "relative", "absolute"}},
       {"l3", "reserve_slots = 1048577", {"l3.reserve_slots", "1048577", "0..1048576"}},
@@ -231,7 +278,8 @@ TEST_CASE("A configuration file that can't be read is one line with its name") {
 
 TEST_CASE("A wrong command line is one line and its own exit code") {
   const std::vector<std::vector<std::string>> wrong{
-      {"--bogus"}, {"word"}, {"--config"}, {"--cold-start"}, {"--check-config=7"}};
+      {"--bogus"}, {"word"}, {"--config"}, {"--cold-start"}, {"--check-config=7"},
+      {"--config", ""}, {"--config="}, {"--cold-start", ""}};
   for (const auto& arguments : wrong) {
     const Outcome outcome = run_program("hicached", arguments);
 

@@ -76,6 +76,7 @@ class Watch {
   void walk_status();
   void check_recovered_pages();
   void remember_unproved();
+  bool any_header_stands(PageId id);
   bool header_stands(const Slab& slab, const SeenPart& was, const SeenPage& seen);
 
   World& world_;

@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 
 #include "support/catch.h"
+#include "support/temp_dir.h"
 #include "tests/unit/shm/shm_test_support.h"
 
 using namespace hc;
@@ -36,7 +39,77 @@ std::string refusal(UniqueFd fd, const WantedFile& wanted) {
   return file.error().message();
 }
 
+// A /proc and a /sys of our own making: 1 GiB is available on the machine.
+class FakeSystem {
+ public:
+  FakeSystem() { write("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:    1048576 kB\n"); }
+
+  void write(const std::string& name, const std::string& text) const {
+    const std::filesystem::path path = dir_.path() / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+  FreeMemory free() const { return free_memory({dir_.file("proc"), dir_.file("sys")}); }
+
+ private:
+  TempDir dir_;
+};
+
 }  // namespace
+
+TEST_CASE("free memory is what the machine says where no cgroup limits it") {
+  const FakeSystem system;
+  CHECK(system.free().ordinary_bytes == 1ULL << 30);
+  CHECK(system.free().huge_bytes == 0);
+
+  system.write("proc/self/cgroup", "0::/\n");
+  system.write("sys/fs/cgroup/memory.current", "5\n");
+  system.write("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "3\n");
+
+  CHECK(system.free().ordinary_bytes == 1ULL << 30);
+  CHECK(system.free().huge_bytes == 6U << 20);
+}
+
+TEST_CASE("free memory is at most what the cgroup and all above it leave") {
+  const FakeSystem system;
+  system.write("proc/self/cgroup", "0::/a/b\n");
+  system.write("sys/fs/cgroup/a/b/memory.max", "max\n");
+  system.write("sys/fs/cgroup/a/b/memory.current", "7000\n");
+  system.write("sys/fs/cgroup/a/memory.max", "100000\n");
+  system.write("sys/fs/cgroup/a/memory.current", "70000\n");
+  CHECK(system.free().ordinary_bytes == 30'000);
+
+  SECTION("pages of files are given up first") {
+    system.write("sys/fs/cgroup/a/memory.stat", "anon 9\ninactive_file 4000\nactive_file 1000\n");
+    CHECK(system.free().ordinary_bytes == 35'000);
+  }
+  SECTION("a tighter group below counts") {
+    system.write("sys/fs/cgroup/a/b/memory.max", "8000\n");
+    CHECK(system.free().ordinary_bytes == 1000);
+  }
+  SECTION("a group over its limit leaves nothing") {
+    system.write("sys/fs/cgroup/a/memory.current", "100001\n");
+    CHECK(system.free().ordinary_bytes == 0);
+  }
+  SECTION("the group of a container is the root that it sees") {
+    system.write("proc/self/cgroup", "0::/host/path\n");
+    system.write("sys/fs/cgroup/memory.max", "600\n");
+    system.write("sys/fs/cgroup/memory.current", "100\n");
+    CHECK(system.free().ordinary_bytes == 500);
+  }
+}
+
+TEST_CASE("free memory knows cgroups of version 1") {
+  const FakeSystem system;
+  system.write("proc/self/cgroup", "5:cpu,memory:/a\n4:memoryless:/b\n0::/\n");
+  system.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  system.write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "5000\n");
+  system.write("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "3000\n");
+  system.write("sys/fs/cgroup/memory/a/memory.stat",
+               "inactive_file 7\ntotal_inactive_file 500\n");
+
+  CHECK(system.free().ordinary_bytes == 2500);
+}
 
 TEST_CASE("a descriptor is closed with its owner and moves with it") {
   auto file = make_file(4096);

@@ -59,6 +59,8 @@ TEST_CASE("sizes are read with and without units") {
       {"1KB", 1000},
       {"3TiB", 3ULL << 40},
       {"2GB", 2'000'000'000},
+      {"1PiB", 1ULL << 50},
+      {"2PB", 2'000'000'000'000'000},
       {"16777215TiB", 16777215ULL << 40},
       {"18446744073709551615", 0xFFFFFFFFFFFFFFFF},
   }));
@@ -71,7 +73,8 @@ TEST_CASE("sizes are read with and without units") {
 
 TEST_CASE("what is no size is refused") {
   const auto* text = GENERATE("", " ", "GiB", "-1", "+1", "1.5GiB", "1gib", "1 ", "1  GiB",
-                              "1GiB ", "0x10", "16777216TiB", "18446744073709551616", "1G");
+                              "1GiB ", "0x10", "16777216TiB", "16384PiB",
+                              "18446744073709551616", "1G");
 
   const auto parsed = parse_size(text);
 
@@ -87,6 +90,7 @@ TEST_CASE("sizes are printed in the shortest exact form") {
   CHECK(format_size(1536ULL << 20) == "1536MiB");
   CHECK(format_size(64ULL << 30) == "64GiB");
   CHECK(format_size(2ULL << 40) == "2TiB");
+  CHECK(format_size(1ULL << 50) == "1PiB");
 }
 
 }  // namespace hc::test

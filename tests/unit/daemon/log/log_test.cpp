@@ -3,8 +3,12 @@
 #include "daemon/log/log.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
+#include <climits>
 #include <fstream>
 #include <functional>
 #include <regex>
@@ -33,7 +37,108 @@ std::string captured(const std::function<void()>& code) {
   return text.str();
 }
 
+// Points standard error at `fd` for its lifetime.
+class StderrTo {
+ public:
+  explicit StderrTo(int fd) : saved_(::dup(STDERR_FILENO)) {
+    REQUIRE(::dup2(fd, STDERR_FILENO) == STDERR_FILENO);
+  }
+  StderrTo(const StderrTo&) = delete;
+  StderrTo& operator=(const StderrTo&) = delete;
+  ~StderrTo() {
+    ::dup2(saved_, STDERR_FILENO);
+    ::close(saved_);
+  }
+
+ private:
+  int saved_;
+};
+
+struct Ends {
+  int read;
+  int write;
+};
+
+Ends pipe_ends() {
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+  return {ends[0], ends[1]};
+}
+
+Ends socket_ends() {
+  std::array<int, 2> ends{};
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0);
+  return {ends[0], ends[1]};
+}
+
+void set_blocking(int fd, bool blocking) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  REQUIRE(::fcntl(fd, F_SETFL, blocking ? flags & ~O_NONBLOCK : flags | O_NONBLOCK) == 0);
+}
+
+// Until not one byte fits, and then the descriptor blocks again.
+void fill(int fd) {
+  set_blocking(fd, false);
+  const std::string block(PIPE_BUF, '.');
+  for (const std::size_t size : {block.size(), std::size_t{1}}) {
+    while (::write(fd, block.data(), size) > 0) {
+    }
+    REQUIRE(errno == EAGAIN);
+  }
+  set_blocking(fd, true);
+}
+
+std::string drained(int fd) {
+  set_blocking(fd, false);
+  std::string text;
+  std::array<char, 4096> block{};
+  for (ssize_t got = 0; (got = ::read(fd, block.data(), block.size())) > 0;) {
+    text.append(block.data(), static_cast<std::size_t>(got));
+  }
+  return text;
+}
+
 }  // namespace
+
+TEST_CASE("a reader that stopped costs lines and no time, and the next line says how many") {
+  log_start(LogLevel::info, true);
+  const bool socket = GENERATE(false, true);
+  const Ends ends = socket ? socket_ends() : pipe_ends();
+  fill(ends.write);
+  const int flags = ::fcntl(ends.write, F_GETFL);
+  std::string before;
+  std::string after;
+
+  {
+    const StderrTo redirected(ends.write);
+    log_info("one");
+    log_info("two");
+    log_info("three");
+    before = drained(ends.read);
+    log_info("four");
+    log_info("five");
+    after = drained(ends.read);
+  }
+
+  CHECK(before.find_first_not_of('.') == std::string::npos);
+  CHECK(after == "<4>warn log.dropped lines=3\n<6>info four\n<6>info five\n");
+  CHECK(::fcntl(ends.write, F_GETFL) == flags);
+  ::close(ends.read);
+  ::close(ends.write);
+}
+
+TEST_CASE("a line that is longer than a pipe takes at once is cut and still one line") {
+  log_start(LogLevel::info, true);
+
+  const std::string text = captured([] {
+    log_info("x", {{"long", std::string(2 * PIPE_BUF, 'a')}});
+    log_info("y");
+  });
+
+  const std::size_t end = text.find('\n');
+  REQUIRE(end == PIPE_BUF - 1);
+  CHECK(text.substr(end - 4) == "a...\n<6>info y\n");
+}
 
 TEST_CASE("a line is time, level, event and fields") {
   log_start(LogLevel::info, false);

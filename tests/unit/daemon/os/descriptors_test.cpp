@@ -120,6 +120,29 @@ TEST_CASE("a lock held by another open file is waited for and then refused") {
   CHECK(lock_exclusive(second.get(), "f", 0).has_value());
 }
 
+TEST_CASE("a pending SIGTERM ends the wait for a lock and stays pending") {
+  const TempDir dir;
+  const UniqueFd first(::open(dir.file("f").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  const UniqueFd second(::open(dir.file("f").c_str(), O_RDWR | O_CLOEXEC));
+  REQUIRE(lock_exclusive(first.get(), "f", 0));
+  const int number = GENERATE(SIGTERM, SIGINT);
+  sigset_t stop;
+  sigset_t before;
+  sigemptyset(&stop);
+  sigaddset(&stop, number);
+  REQUIRE(::pthread_sigmask(SIG_BLOCK, &stop, &before) == 0);
+  REQUIRE(::raise(number) == 0);
+
+  const auto ended = lock_exclusive(second.get(), "f", 600'000);
+
+  int taken = 0;
+  CHECK(::sigwait(&stop, &taken) == 0);
+  CHECK(::pthread_sigmask(SIG_SETMASK, &before, nullptr) == 0);
+  REQUIRE_FALSE(ended);
+  CHECK(ended.error().code == Code::cancelled);
+  CHECK(ended.error().message() == "f: told to stop while waiting for its lock");
+}
+
 TEST_CASE("a local folder is made with private rights, and its file system has a name") {
   const TempDir dir;
   const auto fd = open_local_dir(dir.file("made"), "test");

@@ -48,6 +48,39 @@ TEST_CASE("arena_set: a kind without a frame is refused by name") {
   CHECK(set.error().text.find("l2.l2_bytes") != std::string::npos);
 }
 
+TEST_CASE("arena_set: memory is judged for all arenas together before the first is made") {
+  ArenaOptions options;
+  options.arena_bytes = 40'960;
+  constexpr std::uint64_t kWanted = 7 * 8'192 + 4 * 12'288;
+  std::uint32_t pieces = 0;
+  options.on_progress = [&pieces] { ++pieces; };
+
+  SECTION("each arena fits, their sum does not") {
+    options.free_memory = [] { return FreeMemory{kWanted, 1ULL << 40}; };
+    const auto set = ArenaSet::create({{0, 4096, 7}, {1, 5000, 4}}, options);
+    REQUIRE_FALSE(set);
+    CHECK(set.error().code == Code::no_space);
+    CHECK(set.error().text ==
+          "l2.l2_bytes: the frames want 106496 bytes of memory and 1/64 more for page tables, "
+          "available are 106496");
+    CHECK(pieces == 0);
+  }
+  SECTION("the kernel's share fits as well") {
+    options.free_memory = [] { return FreeMemory{kWanted + kWanted / 64, 0}; };
+    CHECK(ArenaSet::create({{0, 4096, 7}, {1, 5000, 4}}, options));
+  }
+  SECTION("free huge pages count where they are asked for") {
+    options.free_memory = [] { return FreeMemory{0, 1ULL << 40}; };
+    options.try_huge_pages = true;
+    CHECK(ArenaSet::create({{0, 4096, 7}, {1, 5000, 4}}, options));
+  }
+  SECTION("memory that is not committed is not judged") {
+    options.free_memory = [] { return FreeMemory{0, 0}; };
+    options.commit_memory = false;
+    CHECK(ArenaSet::create({{0, 4096, 7}, {1, 5000, 4}}, options));
+  }
+}
+
 TEST_CASE("frame_pool: a generation is even exactly while the frame is published") {
   ArenaSet arenas = small_arenas();
   FramePool pool(arenas, 0);
