@@ -5,6 +5,7 @@
 // 4 the volume or the socket is in use by another daemon, or the system refuses it;
 // 5 the store can't be read by this build;
 // 6 memory or disk space; 1 anything else. Every failure is one line on standard error.
+#include <poll.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -36,7 +37,11 @@ int exit_code_of(const hc::Error& error) {
 }
 
 int fail(const hc::Error& error, int exit_code) {
-  std::fprintf(stderr, "hicached: %s\n", error.message().c_str());
+  // A reader that stopped must not hold up the exit.
+  pollfd room{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&room, 1, 0) > 0) {
+    std::fprintf(stderr, "hicached: %s\n", error.message().c_str());
+  }
   return exit_code;
 }
 

@@ -49,8 +49,8 @@ class Transaction {
   int rc_;
 };
 
-// LMDB found one of its pages damaged and can't go on; on return it would abort. Exit handlers would
-// wait for threads that may wait for this one.
+// LMDB found one of its pages damaged and can't go on; on return it would abort. Exit handlers
+// would wait for threads that may wait for this one.
 void end_damaged(MDB_env* env, const char* message) {
   const char* path = nullptr;
   const bool known = mdb_env_get_path(env, &path) == 0 && path != nullptr;
