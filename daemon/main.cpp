@@ -103,7 +103,7 @@ int main(int argc, char** argv) {
   Arguments arguments;
   const CLI::Option* config =
       app.add_option("--config", arguments.config_path,
-                     "configuration file (TOML); built-in defaults without it");
+                     "configuration file (TOML), such as configs/hicached.toml");
   const CLI::Option* cold_start =
       app.add_option("--cold-start", arguments.cold_start,
                      "clear, load or hold; overrides the file");
@@ -125,6 +125,12 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "hicached: %s: must not be empty\n", option->get_name().c_str());
       return kExitUsage;
     }
+  }
+  // The built-in folders and the built-in mode, clear, would meet whatever store is there.
+  if (config->count() == 0 && !arguments.check_config) {
+    std::fputs("hicached: --config FILE is needed; configs/hicached.toml explains every key\n",
+               stderr);
+    return kExitUsage;
   }
   return run(arguments);
 }

@@ -229,7 +229,8 @@ Result<std::string> read_file(const std::string& path) {
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!file.is_open() || file.bad()) {
     const int error = errno;
-    return make_error(error == ENOENT ? Code::not_found : Code::io_error, path, error);
+    return make_error(error == ENOENT ? Code::not_found : Code::io_error,
+                      "configuration file " + path, error);
   }
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > kFileBytesMax) {

@@ -276,6 +276,17 @@ TEST_CASE("A configuration file that can't be read is one line with its name") {
   CHECK(missing(outcome.err, {"/nowhere/hicached.toml"}) == "");
 }
 
+TEST_CASE("Without a configuration nothing is started: the built-in mode would clear a store") {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{}, std::vector<std::string>{"--cold-start", "load"}}) {
+    const Outcome outcome = run_program("hicached", arguments);
+
+    CHECK(outcome.status == kExitUsage);
+    CHECK(lines_of(outcome.err).size() == 1);
+    CHECK(missing(outcome.err, {"hicached: ", "--config FILE"}) == "");
+  }
+}
+
 TEST_CASE("A wrong command line is one line and its own exit code") {
   const std::vector<std::vector<std::string>> wrong{
       {"--bogus"}, {"word"}, {"--config"}, {"--cold-start"}, {"--check-config=7"},

@@ -223,7 +223,8 @@ TEST_CASE("a file that can't be read says so") {
   const auto absent = load_config(dir.file("absent.toml"));
   REQUIRE_FALSE(absent);
   CHECK(absent.error().code == Code::not_found);
-  CHECK(absent.error().message() == dir.file("absent.toml") + ": No such file or directory");
+  CHECK(absent.error().message() ==
+        "configuration file " + dir.file("absent.toml") + ": No such file or directory");
 
   const auto folder = load_config(dir.str());
   REQUIRE_FALSE(folder);
