@@ -64,8 +64,8 @@ bool DurabilityLedger::all_acknowledged(const RequestEnd& request, std::uint64_t
 }
 
 // A durable acknowledgement of a block that was written by request r proves a commit that began
-// after r's touches. It also began after the touches of all requests before r, and a commit takes
-// every touch it finds. Touches after r are those of the last commit group: set aside.
+// after the touches of all requests before r, and a commit takes every touch it finds. Touches of r
+// itself may have come later on another rank, and those after r belong to later groups: set aside.
 std::uint64_t DurabilityLedger::committed_touches() const {
   for (std::size_t left = ends_.size(); left > 0; --left) {
     const RequestEnd& request = ends_[left - 1];
@@ -74,7 +74,7 @@ std::uint64_t DurabilityLedger::committed_touches() const {
       break;
     }
     if (request.stored_new && all_acknowledged(request, begin)) {
-      return request.end;
+      return begin;
     }
   }
   return segment_begin_;

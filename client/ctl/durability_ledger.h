@@ -39,6 +39,8 @@ class DurabilityLedger {
   void take_acks(std::span<const AckedRequests> ranks);
   // The page is durable as far as its engine was told, and has not been stored anew since.
   bool acknowledged(std::uint32_t block) const;
+  // Of the last touch, as the harness made it: only its order means something; 0 for none.
+  std::uint64_t last_touch(std::uint32_t block) const { return high_[block]; }
 
   // The daemon was killed after `request_count` requests; call take_acks before. Touches after the
   // last request that is known to be committed may be undone.

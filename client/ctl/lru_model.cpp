@@ -29,14 +29,12 @@ void LruModel::touch_request(std::span<const std::uint32_t> blocks) {
   }
 }
 
-void LruModel::drop_unless(const std::function<bool(std::uint32_t)>& kept) {
-  std::uint32_t block = older_[sentinel_];
-  while (block != sentinel_) {
-    const std::uint32_t next = older_[block];
-    if (!kept(block)) {
-      unlink(block);
-    }
-    block = next;
+void LruModel::start_again(std::span<const std::uint32_t> oldest_first) {
+  while (size_ > 0) {
+    unlink(newer_[sentinel_]);
+  }
+  for (const std::uint32_t block : oldest_first) {
+    touch(block);
   }
 }
 

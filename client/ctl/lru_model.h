@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -21,8 +20,9 @@ class LruModel {
   std::uint64_t hit_prefix(std::span<const std::uint32_t> blocks) const;
   // Touches every block from last to first, so that a tail is always older than its head.
   void touch_request(std::span<const std::uint32_t> blocks);
-  // Forgets every block for which `kept` says no, as a crash forgets what was not yet durable.
-  void drop_unless(const std::function<bool(std::uint32_t)>& kept);
+  // Starts again with these blocks, each once, oldest first: what a crash left. Of more than the
+  // capacity the newest stay.
+  void start_again(std::span<const std::uint32_t> oldest_first);
 
   std::uint64_t size() const { return size_; }
   bool holds(std::uint32_t block) const { return held_[block] != 0; }

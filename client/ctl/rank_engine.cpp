@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 
 #include "client/ctl/monotonic.h"
 #include "proto/check.h"
@@ -57,7 +58,22 @@ hicache_code RankEngine::open(std::string& why) {
   if (code != HICACHE_OK) {
     why = hicache_last_error();
   }
+  answer_for_foreign();
   return code;
+}
+
+// Of a block that this rank stores nothing of, the word of its owner alone counts.
+void RankEngine::answer_for_foreign() {
+  const auto acked = setup_.boards.acked(rank_);
+  for (std::uint32_t block = 0; block < setup_.trace.block_count(); ++block) {
+    bool foreign = true;
+    for (std::uint16_t kind = 0; kind < kind_count(); ++kind) {
+      foreign = foreign && !mine(block, kind);
+    }
+    if (foreign) {
+      acked[block] = std::numeric_limits<std::uint32_t>::max();
+    }
+  }
 }
 
 hicache_code RankEngine::exists(std::uint64_t request, std::uint64_t& pages) {

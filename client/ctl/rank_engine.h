@@ -46,6 +46,7 @@ class RankEngine {
   RankClient& client() { return client_; }
 
  private:
+  void answer_for_foreign();
   void list_pages(const Piece& piece);
   void check_rows(const Piece& piece, std::uint32_t pages);
   void fill_rows(const Piece& piece);

@@ -139,11 +139,13 @@ Result<void> Replay::restart(std::uint64_t request) {
   counts.restart_ns = monotonic_ns() - begin_ns;
   take_acks();
   ledger_.daemon_killed(request);
-  model_.drop_unless([&](std::uint32_t block) { return ledger_.acknowledged(block); });
-  counts.acknowledged_pages = model_.size();
+  for (std::uint32_t block = 0; block < setup_.trace.block_count(); ++block) {
+    counts.acknowledged_pages += model_.holds(block) && ledger_.acknowledged(block) ? 1U : 0U;
+  }
   auto present = look(counts.lost_pages);
   HC_TRY(present);
   counts.pages_present = *present;
+  crash_model();
   counts_.restarts.push_back(counts);
   return {};
 }
@@ -153,15 +155,28 @@ Result<std::uint64_t> Replay::look(std::uint64_t& lost) {
   probe.verb = RankVerb::probe;
   auto replies = group_.ask(probe);
   HC_TRY(replies);
-  std::vector<std::uint8_t> present(setup_.trace.block_count(), 1);
+  present_.assign(setup_.trace.block_count(), 1);
   for (std::uint32_t rank = 0; rank < setup_.plan.ranks; ++rank) {
     const auto found = setup_.boards.present(rank);
-    for (std::size_t block = 0; block < present.size(); ++block) {
-      present[block] = present[block] != 0 && found[block] != 0 ? 1 : 0;
+    for (std::size_t block = 0; block < present_.size(); ++block) {
+      present_[block] = present_[block] != 0 && found[block] != 0 ? 1 : 0;
     }
   }
-  lost = ledger_.check(present);
-  return static_cast<std::uint64_t>(std::count(present.begin(), present.end(), 1));
+  lost = ledger_.check(present_);
+  return static_cast<std::uint64_t>(std::count(present_.begin(), present_.end(), 1));
+}
+
+void Replay::crash_model() {
+  std::vector<std::uint32_t> left;
+  for (std::uint32_t block = 0; block < setup_.trace.block_count(); ++block) {
+    if (present_[block] != 0 || (model_.holds(block) && ledger_.acknowledged(block))) {
+      left.push_back(block);
+    }
+  }
+  std::sort(left.begin(), left.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return ledger_.last_touch(a) < ledger_.last_touch(b);
+  });
+  model_.start_again(left);
 }
 
 void Replay::take_acks() {

@@ -6,7 +6,7 @@
 //
 // Owner thread: the bench's only thread. Invariants: ranks are at rest whenever the ledger, the
 // model or a board is looked at; the model never learns what the daemon answered, but for what
-// was acknowledged at a kill.
+// a kill left.
 #pragma once
 
 #include <cstdint>
@@ -58,6 +58,9 @@ class Replay {
   // Probes every page on every rank; the number that all of them find.
   Result<std::uint64_t> look(std::uint64_t& lost);
   void take_acks();
+  // The model after a kill: what was acknowledged stays, and of the rest what was found. Which of
+  // the unacknowledged pages live on is the crash's choice, so the model takes it from the daemon.
+  void crash_model();
 
   const RankSetup& setup_;
   RankGroup& group_;
@@ -65,6 +68,7 @@ class Replay {
   Progress& progress_;
   LruModel model_;
   DurabilityLedger ledger_;
+  std::vector<std::uint8_t> present_;  // by block, as the last look found it on every rank
   ReplayCounts counts_;
 };
 

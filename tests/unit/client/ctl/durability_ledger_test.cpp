@@ -158,6 +158,20 @@ TEST_CASE("an acknowledged store in the last group still accuses", "[ctl]") {
   CHECK(bench.lost_with({0}) == 1);
 }
 
+TEST_CASE("a durable store does not prove the other touches of its own request", "[ctl]") {
+  Bench bench;
+  bench.serve({0});
+  bench.acknowledge(0, {0});
+  bench.serve({1});
+  bench.acknowledge(1, {1});
+  bench.serve({0, 2}, 1);
+  bench.acknowledge(2, {0, 2});
+  bench.kill();
+
+  CHECK(bench.lost_with({1, 2}) == 0);
+  CHECK(bench.lost_with({1}) == 1);
+}
+
 TEST_CASE("touches after a restart are certain again", "[ctl]") {
   Bench bench;
   bench.serve({0});

@@ -101,7 +101,8 @@ TEST_CASE("a crash drops what was not acknowledged and keeps the order of the re
   LruModel model(5, 3);
   model.touch_request(Blocks{0, 1, 2});
 
-  model.drop_unless([](std::uint32_t block) { return block != 1; });
+  model.start_again(Blocks{2, 0});
+  CHECK(model.size() == 2);
   model.touch_request(Blocks{3});
   model.touch_request(Blocks{4});
 
@@ -109,6 +110,17 @@ TEST_CASE("a crash drops what was not acknowledged and keeps the order of the re
   CHECK_FALSE(model.holds(1));
   CHECK_FALSE(model.holds(2));
   CHECK(model.size() == 3);
+}
+
+TEST_CASE("of more blocks than fit a crash leaves the newest", "[ctl]") {
+  LruModel model(5, 3);
+  model.touch_request(Blocks{4});
+
+  model.start_again(Blocks{3, 0, 1, 2});
+
+  CHECK_FALSE(model.holds(3));
+  CHECK_FALSE(model.holds(4));
+  CHECK(model.hit_prefix(Blocks{0, 1, 2}) == 3);
 }
 
 TEST_CASE("on made conversations the model hits what counting finds, request by request", "[ctl]") {
