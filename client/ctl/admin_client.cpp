@@ -25,7 +25,9 @@ Result<AdminClient> AdminClient::connect(const std::string& path) {
     const Error& why = connection.error();
     return make_error(Code::disconnected,
                       path + ": the daemon can't be reached: " +
-                          (why.sys_errno != 0 ? std::strerror(why.sys_errno) : why.text));
+                          (why.sys_errno != 0 ? std::strerror(why.sys_errno) : why.text) +
+                          "; does hicached run? Its admin.sock is in daemon.runtime_dir, --socket "
+                          "names another");
   }
   return AdminClient(path, std::move(*connection));
 }

@@ -39,17 +39,36 @@ void AdminServer::on_listener() {
   if (!socket) {
     return;
   }
-  for (std::uint32_t number = 0; number < peers_.size(); ++number) {
-    if (peers_[number].socket) {
-      continue;
-    }
-    if (epoll_.add(socket->get(), Trigger::level, socket_tag_ | number)) {
-      peers_[number] = Peer{};
-      peers_[number].socket = std::move(*socket);
-    }
+  const std::uint32_t number = make_place();
+  if (number == peers_.size()) {
+    log_warn("admin.refused",
+             {{"reason", std::to_string(kPeersMax) + " connections wait for an answer"}});
     return;
   }
-  log_warn("admin.refused", {{"reason", std::to_string(kPeersMax) + " connections are open"}});
+  if (epoll_.add(socket->get(), Trigger::level, socket_tag_ | number)) {
+    peers_[number] = Peer{};
+    peers_[number].socket = std::move(*socket);
+    peers_[number].heard = now_;
+  }
+}
+
+// A free place, or that of the peer that has been silent longest, so that connections which their
+// owners forgot can't lock an operator out. peers_.size() when every peer waits for an answer.
+std::uint32_t AdminServer::make_place() {
+  auto idle = static_cast<std::uint32_t>(peers_.size());
+  for (std::uint32_t number = 0; number < peers_.size(); ++number) {
+    const Peer& peer = peers_[number];
+    if (!peer.socket) {
+      return number;
+    }
+    if (peer.wait == Wait::none && (idle == peers_.size() || peer.heard < peers_[idle].heard)) {
+      idle = number;
+    }
+  }
+  if (idle < peers_.size()) {
+    close(idle);
+  }
+  return idle;
 }
 
 void AdminServer::close(std::uint32_t number) {
@@ -105,6 +124,7 @@ void AdminServer::handle(std::uint32_t number, const MessageHeader& header,
                          const std::string& text) {
   Peer& peer = peers_[number];
   peer.request_id = header.request_id;
+  peer.heard = now_;
   auto request = parse_admin_request(text);
   if (!request) {
     answer(peer, request.error());

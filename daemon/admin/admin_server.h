@@ -53,6 +53,7 @@ class AdminServer {
     std::uint64_t barrier = 0;
     std::uint64_t pages = 0;
     Instant deadline{};
+    Instant heard{};    // when it connected or last asked
   };
   void handle(std::uint32_t number, const MessageHeader& header, const std::string& text);
   void start_flush(Peer& peer, std::uint64_t timeout_ms);
@@ -61,6 +62,7 @@ class AdminServer {
   void start_cold_start(Peer& peer, const std::string& mode);
   void answer(Peer& peer, const Result<std::string>& outcome);
   void close(std::uint32_t number);
+  std::uint32_t make_place();
 
   Epoll& epoll_;
   GatedListener listener_;

@@ -89,6 +89,16 @@ class Loader {
     return found == keys.end() ? nullptr : *found;
   }
 
+  // The first table that has a key of this name; empty: none has.
+  static std::string table_of_key(std::string_view name) {
+    for (const ConfigKey& key : config_keys()) {
+      if (name == key.name) {
+        return key.table;
+      }
+    }
+    return "";
+  }
+
   static std::string tables() {
     std::vector<std::string> names;
     for (const ConfigKey& key : config_keys()) {
@@ -110,6 +120,10 @@ class Loader {
   Result<void> load_table(std::string_view name, const toml::node& node) {
     const toml::table* table = node.as_table();
     const Keys known = keys_of(name);
+    if (known.empty() && table == nullptr && !table_of_key(name).empty()) {
+      return at(node, "key '" + std::string(name) + "' stands in no table; it belongs below [" +
+                          table_of_key(name) + "]");
+    }
     if (known.empty()) {
       return at(node, "unknown table '" + std::string(name) + "'; tables are " + tables());
     }

@@ -70,6 +70,23 @@ TEST_CASE("Each command with --json prints one JSON object that says what happen
   CHECK(json_of(daemon, {"stats", "--json"}).at("pages") == 0);
 }
 
+TEST_CASE("Connections to the admin socket that nobody uses lock no operator out") {
+  DaemonProcess daemon;
+  daemon.start();
+  std::vector<AdminClient> idle;
+  for (int i = 0; i < 40; ++i) {
+    auto connected = AdminClient::connect(daemon.admin_socket());
+    REQUIRE(connected);
+    idle.push_back(std::move(*connected));
+    // An answer says that the daemon has taken this one.
+    REQUIRE(idle.back().call("version", {}, 10'000));
+  }
+
+  CHECK(json_of(daemon, {"status", "--json"}).at("state") == "serving");
+  CHECK_FALSE(idle.front().call("version", {}, 10'000));
+  CHECK(idle.back().call("version", {}, 10'000));
+}
+
 // An answer of the daemon holds 64 of them.
 TEST_CASE("Spaces are listed however many there are") {
   DaemonProcess daemon;
