@@ -19,7 +19,9 @@ namespace hc {
 enum class DiskOp : std::uint8_t {
   read,
   write,
-  sync,  // data of the whole file reaches stable storage (fdatasync); no buffers
+  sync,      // data of the whole file reaches stable storage (fdatasync); no buffers
+  allocate,  // the range gets space of its own, so that no write there ends with no_space; no buffers
+  punch,     // the range gives its space back and reads as zeros; no buffers
 };
 
 struct DiskBuffer {
@@ -33,6 +35,7 @@ struct DiskRequest {
   std::uint64_t offset_bytes = 0;         // a multiple of kBlockBytes
   std::array<DiskBuffer, 2> buffers{};    // in order; the second may be empty
   std::uint64_t ticket = 0;               // the caller's; returned with the completion
+  std::uint64_t length_bytes = 0;         // of the range; allocate and punch only
 
   std::uint64_t size_bytes() const {
     return std::uint64_t{buffers[0].size_bytes} + buffers[1].size_bytes;
@@ -50,6 +53,8 @@ struct FileSpec {
   std::uint64_t size_bytes = 0;    // 0: as it is; otherwise preallocated (never sparse) to it
   bool create = false;             // create when absent; otherwise not_found
   bool exclusive = false;          // flock on the descriptor; refused when someone else holds it
+  std::uint16_t volume = 0;        // which directory of the store
+  bool sparse = false;             // `size_bytes` without space: ranges get theirs by `allocate`
 };
 
 struct FileInfo {
@@ -64,8 +69,9 @@ class Disk {
   // Blocking; used at start, at the first attach of a family, in a clear and at stop only.
   virtual Result<FileId> open(const FileSpec& spec) = 0;
   virtual Result<void> close(FileId file) = 0;          // nothing may be in flight on it
-  virtual Result<void> remove(const std::string& name) = 0;  // not open; ok when absent
-  virtual Result<std::vector<FileInfo>> list() = 0;
+  // A file that is not open; ok when absent.
+  virtual Result<void> remove(const std::string& name, std::uint16_t volume) = 0;
+  virtual Result<std::vector<FileInfo>> list(std::uint16_t volume) = 0;
   virtual std::uint64_t size_bytes(FileId file) const = 0;
   // Blocking transfers of headers, beside whatever is in flight: O_DIRECT rules hold for both.
   // write_now returns after the data has been synced.
@@ -73,6 +79,9 @@ class Disk {
                                 std::span<std::uint8_t> out) = 0;
   virtual Result<void> write_now(FileId file, std::uint64_t offset_bytes,
                                  std::span<const std::uint8_t> bytes) = 0;
+  // Blocking `punch`, at start only.
+  virtual Result<void> punch_now(FileId file, std::uint64_t offset_bytes,
+                                 std::uint64_t length_bytes) = 0;
 
   // Queues one request; busy when kDiskRequestsMax are in flight. Short transfers, EINTR and
   // EAGAIN are continued below this seam, with a bound.

@@ -63,7 +63,7 @@ Result<void> probe_io(Disk& disk) {
   }
   const auto result = write_and_read(disk, *file);
   HC_TRY_VOID(disk.close(*file));
-  HC_TRY_VOID(disk.remove(kProbeFile));
+  HC_TRY_VOID(disk.remove(kProbeFile, 0));
   return result;
 }
 

@@ -9,13 +9,22 @@
 
 namespace hc {
 
+namespace {
+
+bool names_range(DiskOp op) { return op == DiskOp::allocate || op == DiskOp::punch; }
+bool moves_bytes(DiskOp op) { return op == DiskOp::read || op == DiskOp::write; }
+
+}  // namespace
+
 Transfer::Transfer(const DiskRequest& request, int fd) : request_(request), fd_(fd) {
   for (const DiskBuffer& buffer : request.buffers) {
     HC_CHECK(reinterpret_cast<std::uintptr_t>(buffer.data) % kBlockBytes == 0);
     HC_CHECK(buffer.size_bytes % kBlockBytes == 0);
   }
   HC_CHECK(request.offset_bytes % kBlockBytes == 0);
-  HC_CHECK((request.op == DiskOp::sync) == (request.size_bytes() == 0));
+  HC_CHECK(request.length_bytes % kBlockBytes == 0);
+  HC_CHECK(moves_bytes(request.op) == (request.size_bytes() > 0));
+  HC_CHECK(names_range(request.op) == (request.length_bytes > 0));
 }
 
 std::span<const iovec> Transfer::remaining() {
@@ -46,7 +55,7 @@ Transfer::Next Transfer::advance(std::int64_t result) {
     const int error = static_cast<int>(-result);
     return error == EINTR || error == EAGAIN ? retry(error) : fail(error);
   }
-  if (request_.op == DiskOp::sync) {
+  if (!moves_bytes(request_.op)) {
     return Next::done;
   }
   const std::uint64_t left = request_.size_bytes() - moved_bytes_;

@@ -31,6 +31,7 @@ class Transfer {
   FileId file() const { return request_.file; }
   int fd() const { return fd_; }
   std::uint64_t offset_bytes() const { return request_.offset_bytes + moved_bytes_; }
+  std::uint64_t length_bytes() const { return request_.length_bytes; }
   // The parts of the buffers still to move. Points into this object: it must stay where it is
   // while the kernel works on it.
   std::span<const iovec> remaining();

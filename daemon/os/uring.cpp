@@ -2,6 +2,8 @@
 // uring: set up, probe, submit and reap through liburing.
 #include "daemon/os/uring.h"
 
+#include <fcntl.h>
+
 #include <array>
 #include <cerrno>
 #include <memory>
@@ -26,7 +28,7 @@ Result<void> probe_operations(io_uring& ring) {
   if (!probe) {
     return make_error(Code::unsupported, "io_uring: the kernel can't be probed");
   }
-  for (const int op : {IORING_OP_READV, IORING_OP_WRITEV, IORING_OP_FSYNC}) {
+  for (const int op : {IORING_OP_READV, IORING_OP_WRITEV, IORING_OP_FSYNC, IORING_OP_FALLOCATE}) {
     if (io_uring_opcode_supported(probe.get(), op) == 0) {
       return make_error(Code::unsupported,
                         "io_uring: the kernel lacks operation " + std::to_string(op));
@@ -126,6 +128,14 @@ void Uring::queue_write(std::uint64_t tag, int fd, std::span<const iovec> vector
 void Uring::queue_sync(std::uint64_t tag, int fd) {
   io_uring_sqe* entry = next_entry(tag);
   io_uring_prep_fsync(entry, fd, IORING_FSYNC_DATASYNC);
+  entry->user_data = tag;
+}
+
+void Uring::queue_space(std::uint64_t tag, int fd, const Space& space) {
+  io_uring_sqe* entry = next_entry(tag);
+  io_uring_prep_fallocate(entry, fd, space.punch ? FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE : 0,
+                          static_cast<off_t>(space.offset_bytes),
+                          static_cast<off_t>(space.length_bytes));
   entry->user_data = tag;
 }
 

@@ -46,6 +46,12 @@ class Uring {
   void queue_read(std::uint64_t tag, int fd, std::span<const iovec> vectors, std::uint64_t offset);
   void queue_write(std::uint64_t tag, int fd, std::span<const iovec> vectors, std::uint64_t offset);
   void queue_sync(std::uint64_t tag, int fd);
+  struct Space {
+    bool punch = false;  // else: allocate
+    std::uint64_t offset_bytes = 0;
+    std::uint64_t length_bytes = 0;
+  };
+  void queue_space(std::uint64_t tag, int fd, const Space& space);
 
   // Hands queued operations to the kernel and lets it post what is done. Does not wait.
   void submit();

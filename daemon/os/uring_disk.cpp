@@ -53,6 +53,12 @@ void UringDisk::queue(std::uint32_t slot) {
       ring_.queue_write(slot, transfer.fd(), transfer.remaining(), transfer.offset_bytes());
       return;
     case DiskOp::sync: ring_.queue_sync(slot, transfer.fd()); return;
+    case DiskOp::allocate:
+    case DiskOp::punch:
+      ring_.queue_space(slot, transfer.fd(),
+                        {transfer.op() == DiskOp::punch, transfer.offset_bytes(),
+                         transfer.length_bytes()});
+      return;
   }
   HC_UNREACHABLE();
 }

@@ -123,8 +123,30 @@ Result<Volume::Opened> Volume::open_locked(const FileSpec& spec) {
   return make_error(Code::refused, label(spec.name) + " is removed again and again by others");
 }
 
+Result<void> Volume::extend(int fd, std::uint64_t old_bytes, const FileSpec& spec) const {
+  const auto wanted = static_cast<off_t>(spec.size_bytes);
+  if (spec.sparse && old_bytes >= spec.size_bytes) {
+    return {};
+  }
+  int rc = 0;
+  do {
+    rc = spec.sparse ? ::ftruncate(fd, wanted) : ::fallocate(fd, 0, 0, wanted);
+  } while (rc != 0 && errno == EINTR);
+  if (rc == 0) {
+    return {};
+  }
+  const int error = errno;
+  if (::ftruncate(fd, static_cast<off_t>(old_bytes)) != 0) {
+    log_warn("volume.truncate_failed", {{"file", label(spec.name)}, {"errno", errno}});
+  }
+  const Code code = error == EOPNOTSUPP ? Code::unsupported : code_of_errno(error);
+  return make_error(code, label(spec.name) + ": allocating " + std::to_string(spec.size_bytes) +
+                              " bytes on " + file_system_name(fd), error);
+}
+
 // Allocates the whole range even where the size is right already: a sparse file would answer
-// "no space" in the middle of a spill. On failure the file is as it was.
+// "no space" in the middle of a spill. A file that is meant to be sparse gets its ranges allocated
+// before they are used. On failure the file is as it was.
 Result<std::uint64_t> Volume::allocate(int fd, const FileSpec& spec) const {
   struct stat info {};
   if (::fstat(fd, &info) != 0) {
@@ -134,19 +156,7 @@ Result<std::uint64_t> Volume::allocate(int fd, const FileSpec& spec) const {
   if (spec.size_bytes == 0) {
     return old_bytes;
   }
-  int rc = 0;
-  do {
-    rc = ::fallocate(fd, 0, 0, static_cast<off_t>(spec.size_bytes));
-  } while (rc != 0 && errno == EINTR);
-  if (rc != 0) {
-    const int error = errno;
-    if (::ftruncate(fd, info.st_size) != 0) {
-      log_warn("volume.truncate_failed", {{"file", label(spec.name)}, {"errno", errno}});
-    }
-    const Code code = error == EOPNOTSUPP ? Code::unsupported : code_of_errno(error);
-    return make_error(code, label(spec.name) + ": allocating " + std::to_string(spec.size_bytes) +
-                                " bytes on " + file_system_name(fd), error);
-  }
+  HC_TRY_VOID(extend(fd, old_bytes, spec));
   // The size is metadata that a later fdatasync of an overwrite need not carry.
   if (::fsync(fd) != 0) {
     return make_error(Code::io_error, label(spec.name) + ": fsync", errno);
@@ -238,6 +248,11 @@ Result<void> Volume::write_now(FileId file, std::uint64_t offset_bytes,
   auto* data = const_cast<std::uint8_t*>(bytes.data());
   HC_TRY_VOID(run_now({DiskOp::write, file, offset_bytes, {as_buffer(data, bytes.size())}, 0}));
   return run_now({DiskOp::sync, file, 0, {}, 0});
+}
+
+Result<void> Volume::punch_now(FileId file, std::uint64_t offset_bytes,
+                               std::uint64_t length_bytes) const {
+  return run_now({DiskOp::punch, file, offset_bytes, {}, 0, length_bytes});
 }
 
 }  // namespace hc

@@ -37,6 +37,8 @@ class Volume {
   Result<void> read_now(FileId file, std::uint64_t offset_bytes, std::span<std::uint8_t> out) const;
   Result<void> write_now(FileId file, std::uint64_t offset_bytes,
                          std::span<const std::uint8_t> bytes) const;  // synced on return
+  Result<void> punch_now(FileId file, std::uint64_t offset_bytes,
+                         std::uint64_t length_bytes) const;
 
   int fd(FileId file) const { return at(file).fd.get(); }
   // Brackets each request, so that a close under I/O is caught.
@@ -71,6 +73,7 @@ class Volume {
   Result<Opened> open_locked(const FileSpec& spec);
   int open_at(const std::string& name, int extra_flags);
   Result<std::uint64_t> allocate(int fd, const FileSpec& spec) const;
+  Result<void> extend(int fd, std::uint64_t old_bytes, const FileSpec& spec) const;
   Result<void> run_now(const DiskRequest& request) const;
   std::string label(const std::string& name) const {
     return "volume " + options_.dir + ": " + name;

@@ -47,14 +47,18 @@ bool IoQueue::is_read(IoKind kind) {
 
 bool IoQueue::can_start(IoKind kind) const {
   std::size_t kept = is_read(kind) ? kJobsKeptForSyncs : kJobsKeptForSyncs + kJobsKeptForReads;
-  if (kind == IoKind::sync || kind == IoKind::write_raw) {
+  if (!moves_bytes(kind) || kind == IoKind::write_raw) {
     kept = 0;
   }
   return free_jobs_.size() > kept;
 }
 
 bool IoQueue::has_header(IoKind kind) {
-  return kind != IoKind::sync && kind != IoKind::write_raw;
+  return moves_bytes(kind) && kind != IoKind::write_raw;
+}
+
+bool IoQueue::moves_bytes(IoKind kind) {
+  return kind != IoKind::sync && kind != IoKind::allocate && kind != IoKind::punch;
 }
 
 std::uint32_t IoQueue::new_job(IoKind kind, const BlobPlace& place, std::uint64_t cookie) {
@@ -81,7 +85,7 @@ std::span<std::uint8_t> IoQueue::header_buffer(std::uint32_t job) {
 
 void IoQueue::enqueue(std::uint32_t job) {
   const IoKind kind = jobs_[job].kind;
-  (is_read(kind) ? reads_ : kind == IoKind::sync ? syncs_ : writes_).push_back(job);
+  (is_read(kind) ? reads_ : moves_bytes(kind) ? writes_ : syncs_).push_back(job);
   pump();
 }
 
@@ -106,6 +110,15 @@ void IoQueue::start_write_raw(const BlobPlace& place, std::uint64_t cookie) {
 
 void IoQueue::start_sync(FileId file, std::uint64_t cookie) {
   enqueue(new_job(IoKind::sync, BlobPlace{file, 0, nullptr, 0}, cookie));
+}
+
+void IoQueue::start_space(IoKind kind, const FileRange& range, std::uint64_t cookie) {
+  HC_CHECK(kind == IoKind::allocate || kind == IoKind::punch);
+  HC_CHECK(range.length_bytes > 0);
+  const std::uint32_t job =
+      new_job(kind, BlobPlace{range.file, range.offset_bytes, nullptr, 0}, cookie);
+  jobs_[job].length_bytes = range.length_bytes;
+  enqueue(job);
 }
 
 // A sync covers only writes that have completed, so it needs no order against the queues.
@@ -133,14 +146,18 @@ bool IoQueue::submit_piece(std::uint32_t index) {
   const std::uint64_t left = job.total_bytes - job.next_byte;
   const std::uint64_t bytes = std::min<std::uint64_t>(left, kIoPieceBytes);
   const bool too_much = bytes_in_flight_ > 0 && bytes_in_flight_ + bytes > inflight_bytes_max_;
-  if (free_pieces_.empty() || (too_much && job.kind != IoKind::sync)) {
+  if (free_pieces_.empty() || (too_much && moves_bytes(job.kind))) {
     return false;
   }
   DiskRequest request;
   request.file = job.place.file;
   request.ticket = free_pieces_.back();
-  if (job.kind == IoKind::sync) {
-    request.op = DiskOp::sync;
+  if (!moves_bytes(job.kind)) {
+    request.op = job.kind == IoKind::sync       ? DiskOp::sync
+                 : job.kind == IoKind::allocate ? DiskOp::allocate
+                                                : DiskOp::punch;
+    request.offset_bytes = job.place.offset_bytes;
+    request.length_bytes = job.length_bytes;
   } else {
     request.op = is_read(job.kind) ? DiskOp::read : DiskOp::write;
     request.offset_bytes = job.place.offset_bytes + job.next_byte;

@@ -29,6 +29,8 @@ enum class IoKind : std::uint8_t {
   zero_header,
   write_raw,  // no header: `payload` as it stands
   sync,
+  allocate,  // the range gets its space
+  punch,     // the range gives its space back
 };
 
 struct IoEvent {
@@ -55,6 +57,12 @@ struct BlobPlace {
   std::uint64_t padded_bytes = 0;     // payload rounded up to kBlockBytes
 };
 
+struct FileRange {
+  FileId file{};
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t length_bytes = 0;
+};
+
 class IoQueue {
  public:
   IoQueue(Disk& disk, std::uint64_t inflight_bytes_max);
@@ -74,6 +82,8 @@ class IoQueue {
   void start_zero_header(FileId file, std::uint64_t offset_bytes, std::uint64_t cookie);
   void start_write_raw(const BlobPlace& place, std::uint64_t cookie);
   void start_sync(FileId file, std::uint64_t cookie);
+  // `kind` is allocate or punch.
+  void start_space(IoKind kind, const FileRange& range, std::uint64_t cookie);
 
   void poll(std::vector<IoEvent>& out);
   void wait() { disk_.wait(); }
@@ -86,6 +96,7 @@ class IoQueue {
     std::uint64_t cookie = 0;
     std::uint64_t next_byte = 0;     // of the blob; the next piece starts here
     std::uint64_t total_bytes = 0;
+    std::uint64_t length_bytes = 0;  // of a range
     std::uint32_t pieces = 0;        // in flight
     IoKind kind = IoKind::sync;
     Code code = Code::ok;
@@ -102,6 +113,7 @@ class IoQueue {
   void complete_piece(const DiskCompletion& completion, std::vector<IoEvent>& out);
   static bool is_read(IoKind kind);
   static bool has_header(IoKind kind);
+  static bool moves_bytes(IoKind kind);
 
   struct FreeAligned {
     void operator()(std::uint8_t* memory) const;

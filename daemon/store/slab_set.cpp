@@ -123,7 +123,7 @@ Result<SlabId> SlabSet::create(const SlabSpec& spec) {
   }
   auto file = disk_.open(FileSpec{file_name(spec), bytes, true, true});
   if (!file) {
-    (void)disk_.remove(file_name(spec)).has_value();
+    (void)disk_.remove(file_name(spec), 0).has_value();
     return file.error();
   }
   auto written = write_header(*file, header);
@@ -131,7 +131,7 @@ Result<SlabId> SlabSet::create(const SlabSpec& spec) {
   if (!adopted) {
     // Nothing is in it. Left open, its own lock would refuse the next attempt.
     HC_TRY_VOID(disk_.close(*file));
-    HC_TRY_VOID(disk_.remove(file_name(spec)));
+    HC_TRY_VOID(disk_.remove(file_name(spec), 0));
   }
   return adopted;
 }
@@ -154,7 +154,7 @@ Result<SlabId> SlabSet::open_or_create(const SlabSpec& spec) {
   if (adopted.error().code != Code::corrupt) {
     return adopted.error();
   }
-  HC_TRY_VOID(disk_.remove(file_name(spec)));
+  HC_TRY_VOID(disk_.remove(file_name(spec), 0));
   return create(spec);
 }
 
@@ -185,7 +185,7 @@ Result<bool> SlabSet::file_matches(const SlabSpec& spec) {
 }
 
 Result<void> SlabSet::keep_only(const std::vector<SlabSpec>& specs) {
-  auto files = disk_.list();
+  auto files = disk_.list(0);
   HC_TRY(files);
   for (const FileInfo& info : *files) {
     if (info.name.rfind(kSlabPrefix, 0) != 0) {
@@ -201,7 +201,7 @@ Result<void> SlabSet::keep_only(const std::vector<SlabSpec>& specs) {
       keep = *matches;
     }
     if (!keep) {
-      HC_TRY_VOID(disk_.remove(info.name));
+      HC_TRY_VOID(disk_.remove(info.name, 0));
     }
   }
   return {};

@@ -36,6 +36,7 @@ Result<FileId> SimDisk::open(const FileSpec& spec) {
   }
   if (file == nullptr) {
     auto made = std::make_unique<SimFile>(spec.name, spec.size_bytes);
+    made->set_space(0, made->block_count(), !spec.sparse);
     file = made.get();
     files_[spec.name] = std::move(made);
   } else if (spec.size_bytes > file->size_bytes()) {
@@ -54,7 +55,7 @@ Result<void> SimDisk::close(FileId id) {
   return {};
 }
 
-Result<void> SimDisk::remove(const std::string& name) {
+Result<void> SimDisk::remove(const std::string& name, std::uint16_t /*volume*/) {
   SimFile* file = file_named(name);
   if (file == nullptr) {
     return {};
@@ -65,7 +66,7 @@ Result<void> SimDisk::remove(const std::string& name) {
   return {};
 }
 
-Result<std::vector<FileInfo>> SimDisk::list() {
+Result<std::vector<FileInfo>> SimDisk::list(std::uint16_t /*volume*/) {
   std::vector<FileInfo> out;
   for (const auto& [name, file] : files_) {
     out.push_back({name, file->size_bytes()});
@@ -104,17 +105,27 @@ Result<void> SimDisk::write_now(FileId id, std::uint64_t offset_bytes,
   return {};
 }
 
+Result<void> SimDisk::punch_now(FileId id, std::uint64_t offset_bytes,
+                                std::uint64_t length_bytes) {
+  if (cut_ || prng_.per_10k(plan_.blocking_error)) {
+    return make_error(fault("fault punch_now", Code::io_error), "punch_now");
+  }
+  open_[id.value]->punch(offset_bytes / kBlockBytes, length_bytes / kBlockBytes, ++sequence_);
+  return {};
+}
+
 void SimDisk::check(const DiskRequest& request) {
   const bool known = request.file.value < open_.size() && open_[request.file.value] != nullptr;
   laws_.expect(known, 0, "request on a file that is not open");
   if (request.op == DiskOp::sync) {
     return;
   }
-  const std::uint64_t end = request.offset_bytes + request.size_bytes();
+  const bool names_range = request.op == DiskOp::allocate || request.op == DiskOp::punch;
+  const std::uint64_t bytes = names_range ? request.length_bytes : request.size_bytes();
+  const std::uint64_t end = request.offset_bytes + bytes;
   laws_.expect(end <= open_[request.file.value]->size_bytes(), 0, "request outside of its file");
   laws_.expect(request.offset_bytes % kBlockBytes == 0, 0, "offset is not aligned");
-  laws_.expect(request.size_bytes() > 0 && request.size_bytes() <= kIoPieceBytes, 0,
-               "size out of range");
+  laws_.expect(bytes > 0 && (names_range || bytes <= kIoPieceBytes), 0, "size out of range");
   for (const DiskBuffer& buffer : request.buffers) {
     const auto address = reinterpret_cast<std::uintptr_t>(buffer.data);
     laws_.expect(buffer.size_bytes % kBlockBytes == 0 && address % kBlockBytes == 0, 0,
@@ -124,7 +135,8 @@ void SimDisk::check(const DiskRequest& request) {
     const DiskRequest& other = pending.request;
     const bool apart = other.op == DiskOp::sync || other.file != request.file ||
                        other.offset_bytes >= end ||
-                       other.offset_bytes + other.size_bytes() <= request.offset_bytes;
+                       other.offset_bytes + other.size_bytes() + other.length_bytes <=
+                           request.offset_bytes;
     laws_.expect(apart || (other.op == DiskOp::read && request.op == DiskOp::read), 3,
                  "two requests in flight on one place, one of them a write");
   }

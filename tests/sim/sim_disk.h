@@ -38,13 +38,15 @@ class SimDisk final : public Disk {
 
   Result<FileId> open(const FileSpec& spec) override;
   Result<void> close(FileId file) override;
-  Result<void> remove(const std::string& name) override;
-  Result<std::vector<FileInfo>> list() override;
+  Result<void> remove(const std::string& name, std::uint16_t volume) override;
+  Result<std::vector<FileInfo>> list(std::uint16_t volume) override;
   std::uint64_t size_bytes(FileId file) const override;
   Result<void> read_now(FileId file, std::uint64_t offset_bytes,
                         std::span<std::uint8_t> out) override;
   Result<void> write_now(FileId file, std::uint64_t offset_bytes,
                          std::span<const std::uint8_t> bytes) override;
+  Result<void> punch_now(FileId file, std::uint64_t offset_bytes,
+                         std::uint64_t length_bytes) override;
   Code submit(const DiskRequest& request) override;
   void poll(std::vector<DiskCompletion>& out) override;
   void wait() override;
@@ -90,6 +92,7 @@ class SimDisk final : public Disk {
   Code complete_write(Pending& pending);
   Code complete_read(const DiskRequest& request);
   Code complete_sync(const Pending& pending);
+  Code complete_space(const DiskRequest& request);
   void land(SimFile& file, std::uint64_t offset_bytes, std::span<const std::uint8_t> bytes,
             bool whole);
   void misdirect(const DiskRequest& request, std::span<const std::uint8_t> bytes);

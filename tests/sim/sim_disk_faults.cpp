@@ -20,6 +20,8 @@ DiskCompletion SimDisk::complete(Pending& pending) {
     case DiskOp::read: out.code = complete_read(pending.request); break;
     case DiskOp::write: out.code = complete_write(pending); break;
     case DiskOp::sync: out.code = complete_sync(pending); break;
+    case DiskOp::allocate:
+    case DiskOp::punch: out.code = complete_space(pending.request); break;
   }
   out.sys_errno = out.code == Code::ok ? 0 : 5;
   return out;
@@ -157,6 +159,22 @@ Code SimDisk::complete_sync(const Pending& pending) {
   return Code::ok;
 }
 
+// A range keeps its content when it gets space that it has already; without its space it is zeros.
+Code SimDisk::complete_space(const DiskRequest& request) {
+  SimFile& file = *open_[request.file.value];
+  const std::size_t first = request.offset_bytes / kBlockBytes;
+  const std::size_t count = request.length_bytes / kBlockBytes;
+  if (request.op == DiskOp::punch) {
+    file.punch(first, count, ++sequence_);
+    return Code::ok;
+  }
+  if (prng_.per_10k(plan_.write_no_space)) {
+    return fault("fault allocate", Code::no_space);
+  }
+  file.set_space(first, count, true);
+  return Code::ok;
+}
+
 void SimDisk::crash(Crash how) {
   std::sort(pending_.begin(), pending_.end(),
             [](const Pending& a, const Pending& b) { return a.order < b.order; });
@@ -166,6 +184,8 @@ void SimDisk::crash(Crash how) {
       land(file, pending.request.offset_bytes, pending.snapshot, prng_.one_in(2));
     } else if (pending.request.op == DiskOp::sync && prng_.one_in(2)) {
       file.sync(pending.covers);
+    } else if (pending.request.length_bytes > 0 && prng_.one_in(2)) {
+      complete_space(pending.request);
     }
   }
   pending_.clear();

@@ -64,6 +64,34 @@ void SimFile::flip_bit(std::size_t block, std::uint32_t bit) {
   at.damaged = true;
 }
 
+void SimFile::set_space(std::size_t first, std::size_t count, bool has_space) {
+  for (std::size_t block = first; block < first + count; ++block) {
+    blocks_[block].space = has_space;
+  }
+}
+
+bool SimFile::has_space(std::size_t first, std::size_t count) const {
+  return std::all_of(blocks_.begin() + static_cast<std::ptrdiff_t>(first),
+                     blocks_.begin() + static_cast<std::ptrdiff_t>(first + count),
+                     [](const Block& block) { return block.space; });
+}
+
+void SimFile::punch(std::size_t first, std::size_t count, std::uint64_t sequence) {
+  const BlockBytes zeros{};
+  for (std::size_t block = first; block < first + count; ++block) {
+    if (blocks_[block].durable != nullptr || !blocks_[block].versions.empty()) {
+      put(block, zeros, sequence);
+    }
+    blocks_[block].space = false;
+  }
+}
+
+std::uint64_t SimFile::space_bytes() const {
+  const auto blocks = std::count_if(blocks_.begin(), blocks_.end(),
+                                    [](const Block& block) { return block.space; });
+  return static_cast<std::uint64_t>(blocks) * kBlockBytes;
+}
+
 void SimFile::sync(std::uint64_t sequence) {
   for (Block& block : blocks_) {
     while (!block.versions.empty() && block.versions.front().sequence <= sequence) {

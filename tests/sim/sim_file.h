@@ -43,6 +43,12 @@ class SimFile {
   void get_durable(std::size_t block, std::span<std::uint8_t> out) const;
   void flip_bit(std::size_t block, std::uint32_t bit);
 
+  // Blocks with space of their own; those of a punched range read as zeros. Header blocks have it.
+  void set_space(std::size_t first, std::size_t count, bool has_space);
+  bool has_space(std::size_t first, std::size_t count) const;
+  void punch(std::size_t first, std::size_t count, std::uint64_t sequence);
+  std::uint64_t space_bytes() const;
+
   // Versions up to `sequence` reach the medium.
   void sync(std::uint64_t sequence);
   // A flush that failed: some of what it should have covered is gone, and nobody will say so.
@@ -66,6 +72,7 @@ class SimFile {
     std::vector<Version> versions;        // oldest first
     bool damaged = false;
     bool flush_lost = false;
+    bool space = true;
   };
   const BlockBytes* choose(const Block& block, Prng& prng) const;
 

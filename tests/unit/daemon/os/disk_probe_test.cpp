@@ -82,7 +82,7 @@ TEST_CASE("the probe leaves no file behind") {
   const auto disk = make_disk({dir.str(), DiskBackend::automatic, 0, 2});
 
   REQUIRE(disk);
-  CHECK((*disk)->list()->empty());
+  CHECK((*disk)->list(0)->empty());
 }
 
 TEST_CASE("where io_uring is forbidden, automatic steps down to threads") {

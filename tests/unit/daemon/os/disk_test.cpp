@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // disk_test: daemon/os/pool_disk.cpp and daemon/os/uring_disk.cpp keep one contract.
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <random>
@@ -79,6 +80,40 @@ TEST_CASE("a sync completes like any request") {
 
   CHECK(done.at(7).code == Code::ok);
   CHECK(done.at(8).code == Code::ok);
+}
+
+TEST_CASE("a sparse file takes and gives back space range by range, by every back end") {
+  const auto backend = GENERATE(from_range(backends()));
+  CAPTURE(backend);
+  const TempDir dir;
+  const auto disk = make_backend(backend, dir.str());
+  const auto file = disk->open({"slab", kFileBytes, true, false, 0, true});
+  REQUIRE(file);
+  const Blocks source(64 << 10, 0x5A);
+  const Blocks target(64 << 10, 1);
+  const auto space = [&] {
+    struct stat info {};
+    REQUIRE(::stat((dir.str() + "/slab").c_str(), &info) == 0);
+    return static_cast<std::uint64_t>(info.st_blocks) * 512;
+  };
+  CHECK(disk->size_bytes(*file) == kFileBytes);
+  CHECK(space() == 0);
+
+  const auto allocated =
+      run_all(*disk, {DiskRequest{DiskOp::allocate, *file, 1 << 20, {}, 1, 1 << 20}});
+  CHECK(allocated.at(1).code == Code::ok);
+  CHECK(space() >= 1 << 20);
+  const auto written = run_all(*disk, {transfer(DiskOp::write, *file, 1 << 20, source, 2)});
+  CHECK(written.at(2).code == Code::ok);
+  const auto punched =
+      run_all(*disk, {DiskRequest{DiskOp::punch, *file, 1 << 20, {}, 3, 1 << 20}});
+  CHECK(punched.at(3).code == Code::ok);
+  CHECK(space() == 0);
+  const auto read = run_all(*disk, {transfer(DiskOp::read, *file, 1 << 20, target, 4)});
+
+  CHECK(read.at(4).code == Code::ok);
+  CHECK(target.filled_with(0));
+  CHECK(disk->size_bytes(*file) == kFileBytes);
 }
 
 TEST_CASE("as many requests as allowed are in flight, one more is busy, and all complete") {
