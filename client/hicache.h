@@ -57,7 +57,7 @@ enum {
   HICACHE_DISCONNECTED = 6,  /* no daemon now; the library attaches again in the background */
   HICACHE_TIMED_OUT = 7,     /* the deadline passed; the memory is yours */
   HICACHE_CANCELLED = 8,
-  HICACHE_RETRY = 9,         /* the store this one waited on failed; the same call may succeed */
+  HICACHE_RETRY = 9,         /* the page was forgotten meanwhile; the same call may succeed */
   HICACHE_IO_ERROR = 10,
   HICACHE_CORRUPT = 11,      /* never answered to a client; kept so that codes line up */
   HICACHE_REFUSED = 12,      /* wrong version, wrong rights, forked child */

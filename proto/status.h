@@ -19,7 +19,7 @@ enum class Code : std::int32_t {
   disconnected = 6,    // The daemon went away, or ended this session.
   timed_out = 7,       // The deadline passed. Client memory of the operation is free again.
   cancelled = 8,       // The client cancelled it, or its session ended.
-  retry = 9,           // The operation it waited on failed; the same call may succeed now.
+  retry = 9,           // What it waited for was forgotten or ended; the same call may succeed now.
   io_error = 10,       // The kernel or the device said no.
   corrupt = 11,        // Bytes did not verify. Inside only: clients see not_found.
   refused = 12,        // Not allowed: wrong version, wrong rights, second owner.

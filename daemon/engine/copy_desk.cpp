@@ -59,7 +59,8 @@ bool CopyDesk::start(const Queued& queued) {
   job.kind = task.is_sum ? CopyKind::sum
              : core.ops.item(queued.item).role == ItemRole::filler ? CopyKind::gather
                                                                   : CopyKind::scatter;
-  job.frame = frames.payload(part.frame);
+  job.frame = frames.payload(job.kind == CopyKind::gather ? core.ops.item(queued.item).frame
+                                                          : part.frame);
   job.payload_bytes = core.payload_bytes(queued.part);
   job.padded_bytes = core.family().arenas->frame_bytes(kind) - kBlockBytes;
   job.runs = task.runs;

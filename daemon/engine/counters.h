@@ -43,6 +43,7 @@ namespace hc {
   X(operations_cancelled, "operations ended by cancel or by the end of their session")       \
   X(memory_faults, "operations ended because their client memory could not be touched")      \
   X(stores_discarded, "parts dropped because their store was late or ended")                 \
+  X(stores_promoted, "parts that a waiting store filled after their first store had ended")  \
   X(sessions_opened, "sessions attached")                                                    \
   X(sessions_closed, "sessions ended")                                                       \
   X(status_overflow, "status table entries that found no place")

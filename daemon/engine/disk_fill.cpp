@@ -131,11 +131,7 @@ void DiskFill::fail(PartRef ref, BlobVerdict verdict, bool device_failed) {
   if (damaged && !core.catalog->page(page).doomed) {
     works_.spiller.drop_stored(ref, device_failed);
   }
-  // A store that waited for this fill had asked for a spill of it.
-  part.spill_wanted = false;
-  if (part.l3 == L3State::absent && core.catalog->unsettled().contains(ref.value)) {
-    core.catalog->unsettled().remove(ref.value);
-  }
+  part.spill_wanted = false;  // of a store that waits: it fills the part itself now
   works_.events->part_fill_failed(ref, Code::not_found);
   works_.pages.drop_busy(page);
   works_.forget.settle(page);

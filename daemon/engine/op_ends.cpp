@@ -73,6 +73,8 @@ void OpEnds::count_end(const Op& op, Code code) {
   } else if (op.verb() == Verb::store) {
     counters.bytes_stored += op.bytes;
     counters.pages_stored += op.pages_stored;
+    const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
+    counters.pages_deduplicated += code == Code::ok ? pages - op.pages_stored : 0;
   }
 }
 
@@ -136,6 +138,13 @@ void OpEnds::end(std::uint32_t index, Code code) {
   }
   works_.copies.drop_queued(index);
   op.dropping = false;
+  // What is copying now can't be stopped. Others need not wait for it.
+  const std::vector<std::uint32_t> running = op.items;
+  for (const std::uint32_t item : running) {
+    if (core.ops.item(item).role == ItemRole::filler) {
+      works_.events->fill_abandoned(item);
+    }
+  }
   if (code == Code::timed_out || code == Code::cancelled) {
     report_late(index);
   }

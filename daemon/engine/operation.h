@@ -58,13 +58,14 @@ struct Op {
   std::vector<std::uint32_t> items;  // items in use
   std::vector<PageId> held;          // pages this operation holds
   std::vector<std::uint8_t> from_disk;   // per page: 1 when a part was read from disk
+  std::vector<std::uint8_t> copied_in;   // store, per page: 1 when a part is this operation's copy
   Verb verb() const { return static_cast<Verb>(request.entry.verb); }
   bool has_flag(std::uint8_t flag) const { return (request.entry.flags & flag) != 0; }
 };
 
 enum class ItemRole : std::uint8_t {
   filler,  // store: this operation's memory fills the part
-  waiter,  // somebody else fills it, or it is on its way to disk
+  waiter,  // somebody else fills it, or it is on its way to disk; a store may become its filler
   copier,  // load: the part is being copied out
 };
 
@@ -77,10 +78,12 @@ struct Item {
   std::uint32_t page_index = 0;
   std::uint32_t place = 0;           // in its operation's list of items
   std::uint16_t kind = 0;
+  FrameId frame = kNoFrame;          // filler: where its copy goes
   ItemRole role = ItemRole::waiter;
   bool in_use = false;
   bool on_list = false;
   bool holds_page = false;           // load: its page is held until the item ends
+  bool abandoned = false;            // filler: only its frame is left to it, the part goes on
   bool needs_resident = false;
   bool needs_written = false;
   bool needs_durable = false;

@@ -6,7 +6,7 @@
 //   L2       L3              without keep_lease        with keep_lease
 //   absent   absent          copy in, spill            copy in, spill
 //   absent   written..       nothing to copy           copy in, no spill
-//   filling  any             wait for that fill        wait for that fill
+//   filling  any             wait for that fill        wait for that fill (store_heir.cpp)
 //   resident absent          spill                     spill
 //   resident queued..        nothing to copy           nothing to copy
 //
@@ -58,11 +58,16 @@ bool Verbs::admit_store(std::uint32_t index) {
     ends_.finish(index, Code::no_space, Ack::done);
     return false;
   }
-  bool room = items <= core_.ops.items_free();
-  for (std::uint16_t kind = 0; kind < core_.family().frames.size(); ++kind) {
-    room = room && works_.pages.ensure_frames(kind, frames[kind]);
-  }
-  room = room && works_.pages.ensure_records(new_pages);
+  const auto ensure_frames = [&] {
+    bool fits = true;
+    for (std::uint16_t kind = 0; kind < core_.family().frames.size(); ++kind) {
+      fits = fits && works_.pages.ensure_frames(kind, frames[kind]);
+    }
+    return fits;
+  };
+  bool room = items <= core_.ops.items_free() && ensure_frames();
+  // Making room for records may end operations, whose heirs take frames: these are looked at again.
+  room = room && works_.pages.ensure_records(new_pages) && ensure_frames();
   room = room && (!keep_lease || (core_.leases.nodes_free() >= pages && open_lease(index)));
   if (!room) {
     ends_.finish(index, Code::busy, Ack::done);
@@ -77,6 +82,7 @@ void Verbs::start_store(std::uint32_t index) {
   }
   Op& op = core_.ops.op(index);
   const std::uint32_t use = op.use;
+  op.copied_in.assign(op.request.pages.size(), 0);
   op.store_sequence = ++core_.sessions.find(op.session)->store_sequence;
   for (auto i = static_cast<std::uint32_t>(op.request.pages.size()); i-- > 0;) {
     start_store_page(index, i);
@@ -103,21 +109,17 @@ void Verbs::start_store_page(std::uint32_t index, std::uint32_t i) {
     HC_CHECK(added);
     works_.pages.hold(page);
   }
-  bool copied = false;
   for_each_part(core_, op, i, [&](std::uint16_t kind, std::uint32_t part) {
     const std::uint32_t item_index = core_.ops.new_item(index);
     Item& item = core_.ops.item(item_index);
     item.part = core_.catalog->ref(page, part);
     item.kind = kind;
     item.page_index = i;
-    copied = start_store_part(index, item_index, item.part) || copied;
+    start_store_part(index, item_index, item.part);
   });
-  op.pages_stored += copied ? 1U : 0U;
-  core_.counters.pages_deduplicated += copied ? 0U : 1U;
 }
 
-// True when the part is copied in by this operation.
-bool Verbs::start_store_part(std::uint32_t index, std::uint32_t item_index, PartRef ref) {
+void Verbs::start_store_part(std::uint32_t index, std::uint32_t item_index, PartRef ref) {
   Op& op = core_.ops.op(index);
   Item& item = core_.ops.item(item_index);
   Part& part = core_.catalog->part(ref);
@@ -145,17 +147,28 @@ bool Verbs::start_store_part(std::uint32_t index, std::uint32_t item_index, Part
     } else {
       core_.ops.free_item(item_index);
     }
-    return false;
+    return;
   }
   const auto frame = core_.frames_of(ref).take();
   HC_CHECK(frame.has_value());
-  part.frame = *frame;
+  begin_fill(item_index, *frame);
+}
+
+// From here on the item's own memory fills the part.
+void Verbs::begin_fill(std::uint32_t item_index, FrameId frame) {
+  Item& item = core_.ops.item(item_index);
+  Part& part = core_.catalog->part(item.part);
+  HC_CHECK(part.l2 == L2State::absent);
+  part.frame = frame;
   part.l2 = L2State::filling;
-  part.spill_wanted = spill;
+  part.spill_wanted = part.l3 == L3State::absent;
   item.role = ItemRole::filler;
-  works_.pages.busy(core_.catalog->page_of(ref));
+  item.frame = frame;
+  Op& op = core_.ops.op(item.op);
+  op.pages_stored += op.copied_in[item.page_index] == 0 ? 1U : 0U;
+  op.copied_in[item.page_index] = 1;
+  works_.pages.busy(core_.catalog->page_of(item.part));
   works_.copies.copy(item_index);
-  return true;
 }
 
 // From here on flushes wait for this part, until it is durable or has failed.
@@ -169,6 +182,29 @@ void Verbs::unsettle(PartRef ref) {
   }
 }
 
+// A store that waited for a stored copy fills the part itself: every flush that is open waits for
+// it, whichever of the two came first.
+void Verbs::unsettle_first(PartRef ref) {
+  LruList& unsettled = core_.catalog->unsettled();
+  if (!unsettled.contains(ref.value)) {
+    Part& part = core_.catalog->part(ref);
+    part.barrier = 0;
+    part.unsettled_since_ms = core_.now_ms();
+    part.repeats = 0;
+    unsettled.insert_older_than(ref.value, unsettled.oldest());
+  }
+}
+
+// Nobody brings this part into memory any more. A stored copy of a page that lives goes on to its
+// own commit.
+void Verbs::stop_unsettled(PartRef ref) {
+  const bool goes_on = core_.catalog->part(ref).l3 != L3State::absent &&
+                       !core_.catalog->page(core_.catalog->page_of(ref)).doomed;
+  if (!goes_on && core_.catalog->unsettled().contains(ref.value)) {
+    core_.catalog->unsettled().remove(ref.value);
+  }
+}
+
 std::span<const std::uint8_t> Verbs::metadata_of(const Op& op, std::uint32_t index) const {
   const PageEntry& entry = op.request.pages[index];
   return std::span(op.request.metadata).subspan(entry.metadata_offset, entry.metadata_bytes);
@@ -177,39 +213,41 @@ std::span<const std::uint8_t> Verbs::metadata_of(const Op& op, std::uint32_t ind
 // The frame was not filled: nobody will ever see what is in it.
 void Verbs::discard_fill(PartRef ref) {
   ++core_.counters.stores_discarded;
-  // A stored copy of a page that lives goes on to its own commit.
-  const bool goes_on = core_.catalog->part(ref).l3 != L3State::absent &&
-                       !core_.catalog->page(core_.catalog->page_of(ref)).doomed;
-  if (!goes_on && core_.catalog->unsettled().contains(ref.value)) {
-    core_.catalog->unsettled().remove(ref.value);
-  }
   core_.catalog->part(ref).spill_wanted = false;
   works_.pages.drop_frame(ref);
+}
+
+// The part is the next store's that waits for it, or stays without these bytes.
+void Verbs::fail_store_copy(std::uint32_t item_index, Code code) {
+  const Item item = core_.ops.item(item_index);
+  const PageId page = core_.catalog->page_of(item.part);
+  const bool doomed = core_.catalog->page(page).doomed;
+  core_.ops.free_item(item_index);
+  // Its own operation first: it may wait for this very fill with another item.
+  core_.ops.op(item.op).ending ? ends_.continue_end(item.op)
+                               : ends_.end(item.op, doomed ? Code::cancelled : code);
+  discard_fill(item.part);
+  refill(item.part, Code::retry);
+  works_.pages.drop_busy(page);
+  works_.forget.settle(page);
+  works_.pages.end_if_empty(page);
 }
 
 void Verbs::store_copy_done(std::uint32_t item_index, Code code, std::uint32_t crc) {
   const std::uint32_t index = core_.ops.item(item_index).op;
   Op& op = core_.ops.op(index);
   Item& item = core_.ops.item(item_index);
+  if (item.abandoned) {
+    end_abandoned(item_index);
+    return;
+  }
   const PartRef ref = item.part;
   const PageId page = core_.catalog->page_of(ref);
   Part& part = core_.catalog->part(ref);
   HC_CHECK(part.l2 == L2State::filling && !part.reading);
-  const bool doomed = core_.catalog->page(page).doomed;
-  if (op.ending || doomed || code != Code::ok) {
-    core_.ops.free_item(item_index);
-    // Its own operation first: it may wait for this very fill with another item.
-    op.ending ? ends_.continue_end(index)
-              : ends_.end(index, doomed ? Code::cancelled : code);
-    discard_fill(ref);
-    if (part.first_waiter != kNone32 && part.l3 >= L3State::written && !doomed) {
-      works_.fills.start(ref);  // who waited for these bytes finds them on disk
-    } else {
-      works_.events->part_fill_failed(ref, Code::retry);
-    }
-    works_.pages.drop_busy(page);
-    works_.forget.settle(page);
-    works_.pages.end_if_empty(page);
+  HC_CHECK(part.frame == item.frame);
+  if (op.ending || core_.catalog->page(page).doomed || code != Code::ok) {
+    fail_store_copy(item_index, code);
     return;
   }
   FramePool& frames = core_.frames_of(ref);
@@ -235,7 +273,9 @@ void Verbs::store_copy_done(std::uint32_t item_index, Code code, std::uint32_t c
   }
   works_.pages.publish_status(page);
   item.role = ItemRole::waiter;
+  item.frame = kNoFrame;
   core_.ops.add_waiter(*core_.catalog, item_index);
+  renew_needs(ref);
   works_.pages.drop_busy(page);
   part_resident(ref);
   // A stored copy may have gone on to its commit while this item was copying and heard nothing.

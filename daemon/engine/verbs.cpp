@@ -163,6 +163,10 @@ void Verbs::part_durable(PartRef ref) {
 }
 
 void Verbs::part_fill_failed(PartRef ref, Code code) {
+  if (promote_heir(ref)) {
+    return;
+  }
+  stop_unsettled(ref);
   for_each_waiter(ref, [&](std::uint32_t index) {
     const Item& item = core_.ops.item(index);
     if (!item.needs_resident) {
@@ -175,7 +179,7 @@ void Verbs::part_fill_failed(PartRef ref, Code code) {
       load_miss(op, page_index);
       return;
     }
-    // A store that waited for somebody else's copy may try again with its own memory.
+    // A store is here only if the page was forgotten while it waited.
     const bool store = core_.ops.op(op).verb() == Verb::store;
     if (!store) {
       ++core_.counters.pages_missed;

@@ -29,6 +29,7 @@ class Verbs final : public PartEvents {
   void part_durable(PartRef ref) override;
   void part_fill_failed(PartRef ref, Code code) override;
   void part_spill_failed(PartRef ref, Code code) override;
+  void fill_abandoned(std::uint32_t item) override;
   void copy_done(std::uint32_t item, Code code, std::uint32_t crc) override;
   void freed(FreeToken token) override;
 
@@ -43,12 +44,25 @@ class Verbs final : public PartEvents {
   void start_store(std::uint32_t op);
   bool admit_store(std::uint32_t op);
   void start_store_page(std::uint32_t op, std::uint32_t index);
-  bool start_store_part(std::uint32_t op, std::uint32_t item_index, PartRef ref);
+  void start_store_part(std::uint32_t op, std::uint32_t item_index, PartRef ref);
   void unsettle(PartRef ref);
+  void unsettle_first(PartRef ref);
+  void stop_unsettled(PartRef ref);
   void store_copy_done(std::uint32_t item, Code code, std::uint32_t crc);
   void store_reached(std::uint32_t item, Ack ack);
   void progress_store(std::uint32_t op);
   void discard_fill(PartRef ref);
+  void begin_fill(std::uint32_t item, FrameId frame);
+  void fail_store_copy(std::uint32_t item, Code code);
+
+  // store_heir.cpp
+  void refill(PartRef ref, Code code);
+  bool promote_heir(PartRef ref);
+  std::uint32_t heir_of(PartRef ref) const;
+  bool is_awaited(PartRef ref) const;
+  void renew_needs(PartRef ref);
+  void renew_needs_of(std::uint32_t item);
+  void end_abandoned(std::uint32_t item);
   std::span<const std::uint8_t> metadata_of(const Op& op, std::uint32_t index) const;
 
   // load_verb.cpp

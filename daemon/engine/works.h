@@ -25,10 +25,13 @@ class PartEvents {
   virtual void part_resident(PartRef ref) = 0;
   virtual void part_written(PartRef ref) = 0;
   virtual void part_durable(PartRef ref) = 0;
-  // The fill failed: the part is not resident. `code` is what a reader is told.
+  // The fill failed: the part is absent now. A store that waits for it fills it itself; with none,
+  // `code` is what a reader is told.
   virtual void part_fill_failed(PartRef ref, Code code) = 0;
   // Resident, but it will not become written or durable now.
   virtual void part_spill_failed(PartRef ref, Code code) = 0;
+  // The operation whose copy is filling a part has ended; the copy still runs.
+  virtual void fill_abandoned(std::uint32_t item) = 0;
   virtual void copy_done(std::uint32_t item, Code code, std::uint32_t crc) = 0;
   // A forgotten page can't come back any more.
   virtual void freed(FreeToken token) = 0;

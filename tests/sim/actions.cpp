@@ -39,7 +39,9 @@ void Driver::attach_some() {
 
 void Driver::act() {
   const std::uint64_t pick = world_.prng.below(100);
-  if (pick < 80) {
+  if (pick < 6) {
+    act_rivals();
+  } else if (pick < 80) {
     if (const auto number = draw_open_session()) {
       const std::uint64_t burst = world_.prng.one_in(8) ? world_.prng.between(2, 12) : 1;
       for (std::uint64_t i = 0; i < burst; ++i) {
@@ -67,6 +69,51 @@ void Driver::act() {
                            : pace < 95 ? world_.prng.below(5'000)
                                        : world_.prng.below(400'000);
   advance(static_cast<std::int64_t>(us) * kUs);
+}
+
+// Ranks store the same pages at one time, and some of them fall: cancelled, too slow, or dead. All
+// but a few before a copy can have ended.
+void Driver::act_rivals() {
+  const std::uint32_t version = world_.prng.below32(kVersions);
+  Clients::Draft common;
+  common.verb = Verb::store;
+  common.pages = draw_pages();
+  std::vector<std::uint32_t> rivals;
+  for (std::uint32_t number = 0; number + 1 < kSimSessions; ++number) {
+    SimSession& session = clients_.session(number);
+    if (session.state == SimSession::State::closed && world_.prng.one_in(2)) {
+      const std::uint16_t shard = draw_shard();
+      clients_.attach(number, version, shard);
+      check_budget();
+    }
+    if (session.state == SimSession::State::open) {
+      Clients::Draft draft = common;
+      draft_store(draft);
+      draft.deadline_ms = world_.prng.one_in(4) ? world_.prng.between32(1, 5) : draw_deadline_ms();
+      if (clients_.submit(number, draft)) {
+        rivals.push_back(number);
+      }
+    }
+  }
+  watch_.observe();
+  for (const std::uint32_t number : rivals) {
+    if (world_.prng.one_in(2)) {
+      advance(static_cast<std::int64_t>(world_.prng.below(200)) * kUs);
+    }
+    if (clients_.session(number).state != SimSession::State::open || world_.prng.one_in(3)) {
+      continue;
+    }
+    if (world_.prng.one_in(6)) {
+      clients_.begin_close(number);
+    } else if (world_.prng.one_in(2)) {
+      Clients::Draft cancel;
+      cancel.verb = Verb::cancel;
+      draft_cancel(number, cancel);
+      clients_.submit(number, cancel);
+    }
+    clients_.scribble_late(number);
+    watch_.observe();
+  }
 }
 
 void Driver::act_session() {

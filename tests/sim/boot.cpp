@@ -114,6 +114,7 @@ void Driver::kill() {
   const Crash how = world_.disk.power_is_cut() || world_.prng.one_in(2) ? Crash::power
                                                                         : Crash::process;
   ++world_.tally.crashes;
+  world_.tally.promoted += world_.core().counters.stores_promoted;
   world_.trace.add("crash", static_cast<std::uint64_t>(how));
   if (world_.engine->state() == EngineState::serving) {
     watch_.walk(false);

@@ -9,9 +9,19 @@ namespace hc::sim {
 Clients::Clients(World& world) : world_(world) {
   world_.copier.set_may_touch(
       [this](const CopyRun& run, bool write) { return may_touch(run, write); });
+  world_.copier.set_on_fault([this](const CopyRun& run) {
+    if (SimOp* op = op_of_memory(run)) {
+      op->faulted = true;
+    }
+  });
 }
 
-bool Clients::may_touch(const CopyRun& run, bool write) const {
+bool Clients::may_touch(const CopyRun& run, bool write) {
+  const SimOp* op = op_of_memory(run);
+  return op != nullptr && op->verb() == (write ? Verb::load : Verb::store);
+}
+
+SimOp* Clients::op_of_memory(const CopyRun& run) {
   for (const SimSession& session : sessions_) {
     std::uint32_t row = 0;
     if (session.memory == nullptr ||
@@ -19,9 +29,9 @@ bool Clients::may_touch(const CopyRun& run, bool write) const {
       continue;
     }
     const auto op = ops_.find(session.memory->owner(row));
-    return op != ops_.end() && op->second.verb() == (write ? Verb::load : Verb::store);
+    return op == ops_.end() ? nullptr : &op->second;
   }
-  return false;
+  return nullptr;
 }
 
 bool Clients::attach(std::uint32_t number, std::uint32_t version, std::uint16_t shard) {
@@ -51,7 +61,14 @@ void Clients::begin_close(std::uint32_t number) {
   world_.trace.add("close", number);
   session.state = SimSession::State::closing;
   session.quiet_by = world_.clock.time() + memory_bound_ns_;
+  mark_cancelled(number);
   world_.engine->end_service(session.id);
+}
+
+void Clients::mark_cancelled(std::uint32_t number) {
+  for (auto& [serial, op] : ops_) {
+    op.cancelled = op.cancelled || op.session == number;
+  }
 }
 
 void Clients::begin_switch(std::uint32_t number, std::uint32_t version) {
@@ -60,6 +77,7 @@ void Clients::begin_switch(std::uint32_t number, std::uint32_t version) {
   session.state = SimSession::State::switching;
   session.next_version = version;
   session.quiet_by = world_.clock.time() + memory_bound_ns_;
+  mark_cancelled(number);
   world_.engine->end_service(session.id);
 }
 
@@ -211,6 +229,7 @@ bool Clients::submit(std::uint32_t number, const Draft& draft) {
   op.entry.lease = draft.lease;
   op.entry.client_data = op.serial;
   if (const auto target = ops_.find(draft.target); target != ops_.end()) {
+    target->second.cancelled = true;
     op.entry.target_slot = target->second.entry.op_slot;
     op.entry.target_sequence = target->second.entry.op_sequence;
   }

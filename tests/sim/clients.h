@@ -44,6 +44,8 @@ struct SimOp {
   Ack last_ack = Ack::none;
   bool in_submit = false;
   bool late = false;
+  bool faulted = false;                  // a copy on its memory has met a fault
+  bool cancelled = false;                // by a cancel, or with its session
   bool memory_back = false;              // its rows are the client's again
   bool lease_known = false;
   Verb verb() const { return static_cast<Verb>(entry.verb); }
@@ -131,6 +133,7 @@ class Clients final : public CompletionSink {
   void note_wipes(const SimSession& session, SimOp& op);
   void give_memory_back(SimSession& session, SimOp& op);
   void end_op(SimSession& session, SimOp& op);
+  void mark_cancelled(std::uint32_t number);
 
   // judge.cpp
   void judge_progress(SimSession& session, SimOp& op, const CompletionEntry& entry);
@@ -144,7 +147,9 @@ class Clients final : public CompletionSink {
   void expect_hit(const SimOp& op, std::uint32_t index);
   void take_lease(SimSession& session, SimOp& op, const CompletionEntry& entry,
                   std::span<const FrameRef> frames);
-  bool may_touch(const CopyRun& run, bool write) const;
+  SimOp* op_of_memory(const CopyRun& run);
+  bool may_touch(const CopyRun& run, bool write);
+  void judge_store(SimSession& session, const SimOp& op, const CompletionEntry& entry);
 
   World& world_;
   std::array<SimSession, kSimSessions> sessions_;

@@ -49,6 +49,7 @@ class Driver {
   void submit_random(std::uint32_t number);
   void draft_store(Clients::Draft& draft);
   void draft_load(Clients::Draft& draft);
+  void act_rivals();
   void draft_release(std::uint32_t number, Clients::Draft& draft);
   void draft_cancel(std::uint32_t number, Clients::Draft& draft);
   std::vector<std::uint32_t> draw_pages();

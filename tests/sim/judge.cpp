@@ -70,10 +70,7 @@ void Clients::judge_end(SimSession& session, SimOp& op, const CompletionEntry& e
   }
   switch (op.verb()) {
     case Verb::store:
-      world_.laws.expect(code != Code::ok || entry.ack == op.entry.ack, 4,
-                         "a store ended with another acknowledgement");
-      world_.laws.expect(code != Code::not_found, 4, "a store misses");
-      session.stores = std::max(session.stores, entry.store_sequence);
+      judge_store(session, op, entry);
       return;
     case Verb::load: judge_load(session, op, entry); return;
     case Verb::reload:
@@ -96,6 +93,25 @@ void Clients::judge_end(SimSession& session, SimOp& op, const CompletionEntry& e
     case Verb::cancel:
     case Verb::none: return;
   }
+}
+
+// A store ends for its own reasons, never for those of another that it waited for.
+void Clients::judge_store(SimSession& session, const SimOp& op, const CompletionEntry& entry) {
+  const auto code = static_cast<Code>(entry.code);
+  world_.laws.expect(code != Code::ok || entry.ack == op.entry.ack, 4,
+                     "a store ended with another acknowledgement");
+  world_.laws.expect(code != Code::not_found, 4, "a store misses");
+  session.stores = std::max(session.stores, entry.store_sequence);
+  const bool forgotten =
+      std::any_of(op.pages.begin(), op.pages.end(), [&](std::uint32_t page) {
+        return world_.model.at(op.version, page).gone > op.submitted;
+      });
+  world_.laws.expect(code != Code::retry || forgotten, 4,
+                     "a store fails because another one that it waited for has failed");
+  world_.laws.expect(code != Code::memory_fault || op.faulted, 4,
+                     "a store fails for memory that is not its own");
+  world_.laws.expect(code != Code::cancelled || op.cancelled || forgotten, 4,
+                     "a store is cancelled that nobody cancelled");
 }
 
 void Clients::expect_hit(const SimOp& op, std::uint32_t index) {

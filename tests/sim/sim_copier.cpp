@@ -84,6 +84,9 @@ CopyCompletion SimCopier::finish(Job& job) {
   if (job.faulty) {
     out.code = Code::memory_fault;
     trace_.add("fault memory");
+    if (on_fault_) {
+      on_fault_(job.runs.front());
+    }
     return out;
   }
   if (job.job.kind == CopyKind::gather) {

@@ -31,6 +31,10 @@ class SimCopier final : public Copier {
   // The other side of the seam.
   void set_plan(const FaultPlan& plan) { plan_ = plan; }
   void set_may_touch(MayTouch may_touch) { may_touch_ = std::move(may_touch); }
+  // Told of each run of a copy that met a fault.
+  void set_on_fault(std::function<void(const CopyRun& run)> on_fault) {
+    on_fault_ = std::move(on_fault);
+  }
   void set_jobs_max(std::uint32_t jobs_max) { jobs_max_ = jobs_max; }
   Instant next_due() const;
   void crash() { jobs_.clear(); }
@@ -60,6 +64,7 @@ class SimCopier final : public Copier {
   Prng prng_;
   FaultPlan plan_;
   MayTouch may_touch_;
+  std::function<void(const CopyRun& run)> on_fault_;
   std::vector<Job> jobs_;
   std::uint32_t jobs_max_ = kCopyJobsMax;
   std::uint64_t next_order_ = 0;

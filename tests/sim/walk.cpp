@@ -41,6 +41,17 @@ void Watch::walk_frames(bool at_rest) {
                            3, "a resident frame is not published, or a filling one is");
       }
     }
+    for (const std::uint32_t op : core.ops.active()) {
+      for (const std::uint32_t at : core.ops.op(op).items) {
+        const Item& item = core.ops.item(at);
+        if (item.abandoned && item.kind == kind) {  // a copy of an ended store has its own frame
+          ++owned;
+          ++owners[item.frame.value];
+          world_.laws.expect(core.ops.op(op).ending && !pools[kind].is_published(item.frame), 3,
+                             "a frame of an ended store is published, or its store goes on");
+        }
+      }
+    }
     const bool once = std::all_of(owners.begin(), owners.end(),
                                   [](std::uint32_t count) { return count <= 1; });
     world_.laws.expect(once, 3, "a frame has two owners");

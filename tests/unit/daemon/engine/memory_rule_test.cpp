@@ -78,27 +78,6 @@ TEST_CASE("a store whose source changed after late is never published") {
   CHECK(frames.free_count() == frames.frame_count());
 }
 
-TEST_CASE("a store that waits for a late one may try again with its own memory") {
-  EngineBench bench;
-  bench.start(ColdStartMode::clear);
-  BenchRank first = bench.attach(0);
-  BenchRank second = bench.attach(0);
-  bench.fill(first, 0, 1);
-  bench.fill(second, 0, 1);
-  bench.copier.set_delay(300 * kNsPerMs);
-
-  const std::uint16_t late = bench.submit(
-      first, {.verb = Verb::store, .pages = {1}, .ack = Ack::resident, .deadline_ms = 20});
-  const std::uint16_t waiting =
-      bench.submit(second, {.verb = Verb::store, .pages = {1}, .ack = Ack::resident});
-  bench.finish(late);
-  CHECK(bench.finish(waiting).entry.code == code(Code::retry));
-  bench.copier.set_delay(0);
-
-  bench.store(second, {1});
-  CHECK(bench.is_there(second, 1));
-}
-
 TEST_CASE("the end of a session waits for its running copy and publishes nothing of it") {
   EngineBench bench;
   bench.start(ColdStartMode::clear);
