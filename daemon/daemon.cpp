@@ -82,7 +82,7 @@ Result<void> Daemon::open_sockets() {
 
 // The volume's lock first: with a predecessor still on it nothing else is touched.
 Result<void> Daemon::open_store() {
-  auto disk = make_disk({config_.volume_dir, config_.disk_backend, config_.lock_wait_ms,
+  auto disk = make_disk({{config_.volume_dir}, config_.disk_backend, config_.lock_wait_ms,
                          config_.io_threads});
   HC_TRY(disk);
   disk_ = std::move(*disk);

@@ -49,6 +49,9 @@ inline constexpr std::uint32_t kLeasesPerSession = 8192;
 inline constexpr std::uint32_t kLeaseNodesMax = 1U << 20; // (lease, page) pairs.
 inline constexpr std::uint32_t kPagesMax = 1U << 28;      // Pages one daemon can track.
 
+// Files.
+inline constexpr std::uint32_t kVolumesMax = 16;           // Disk directories of one store.
+
 // Copies.
 inline constexpr std::uint32_t kCopyJobsMax = 512;        // Copies in flight.
 inline constexpr std::uint32_t kDiskRequestsMax = 512;    // Requests in flight below Disk.

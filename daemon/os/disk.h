@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "proto/ids.h"
+#include "proto/limits.h"
 #include "proto/result.h"
 
 namespace hc {
@@ -20,7 +21,7 @@ enum class DiskOp : std::uint8_t {
   read,
   write,
   sync,      // data of the whole file reaches stable storage (fdatasync); no buffers
-  allocate,  // the range gets space of its own, so that no write there ends with no_space; no buffers
+  allocate,  // the range gets space of its own: no write there ends with no_space; no buffers
   punch,     // the range gives its space back and reads as zeros; no buffers
 };
 
@@ -44,7 +45,9 @@ struct DiskRequest {
 
 struct DiskCompletion {
   std::uint64_t ticket = 0;
-  Code code = Code::ok;   // ok: every byte was transferred; io_error or no_space otherwise
+  // ok: every byte was transferred; otherwise io_error, no_space, or unsupported: the file system
+  // has no such operation on ranges.
+  Code code = Code::ok;
   int sys_errno = 0;
 };
 
@@ -62,6 +65,13 @@ struct FileInfo {
   std::uint64_t size_bytes = 0;
 };
 
+// A file's id says on which volume it is.
+inline constexpr std::uint32_t kFileVolumeShift = 24;
+constexpr std::uint16_t volume_of(FileId file) {
+  return static_cast<std::uint16_t>(file.value >> kFileVolumeShift);
+}
+static_assert(kVolumesMax <= 1U << (32 - kFileVolumeShift));
+
 class Disk {
  public:
   virtual ~Disk() = default;
@@ -73,6 +83,8 @@ class Disk {
   virtual Result<void> remove(const std::string& name, std::uint16_t volume) = 0;
   virtual Result<std::vector<FileInfo>> list(std::uint16_t volume) = 0;
   virtual std::uint64_t size_bytes(FileId file) const = 0;
+  virtual std::uint16_t volume_count() const = 0;
+  virtual std::string volume_name(std::uint16_t volume) const = 0;  // for the log
   // Blocking transfers of headers, beside whatever is in flight: O_DIRECT rules hold for both.
   // write_now returns after the data has been synced.
   virtual Result<void> read_now(FileId file, std::uint64_t offset_bytes,

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -70,47 +71,59 @@ Result<void> probe_io(Disk& disk) {
 Result<std::unique_ptr<VolumeDisk>> make_uring(const DiskOptions& options) {
   auto ring = Uring::create_best(kDiskRequestsMax);
   HC_TRY(ring);
-  auto volume = Volume::open_dir({options.dir, options.lock_retry_ms});
-  HC_TRY(volume);
+  auto volumes = open_volumes(options.dirs, options.lock_retry_ms);
+  HC_TRY(volumes);
   std::unique_ptr<VolumeDisk> disk =
-      std::make_unique<UringDisk>(std::move(*volume), std::move(*ring));
+      std::make_unique<UringDisk>(std::move(*volumes), std::move(*ring));
   HC_TRY_VOID(probe_io(*disk));
   return disk;
 }
 
 Result<std::unique_ptr<VolumeDisk>> make_threads(const DiskOptions& options) {
-  auto volume = Volume::open_dir({options.dir, options.lock_retry_ms});
-  HC_TRY(volume);
+  auto volumes = open_volumes(options.dirs, options.lock_retry_ms);
+  HC_TRY(volumes);
   auto event = EventFd::create();
   HC_TRY(event);
   std::unique_ptr<VolumeDisk> disk =
-      std::make_unique<PoolDisk>(std::move(*volume), std::move(*event), options.io_threads);
+      std::make_unique<PoolDisk>(std::move(*volumes), std::move(*event), options.io_threads);
   HC_TRY_VOID(probe_io(*disk));
   return disk;
 }
 
 }  // namespace
 
+Result<std::vector<Volume>> open_volumes(const std::vector<std::string>& dirs,
+                                         std::uint32_t lock_retry_ms) {
+  std::vector<Volume> volumes;
+  for (const std::string& dir : dirs) {
+    const auto number = static_cast<std::uint16_t>(volumes.size());
+    auto volume = Volume::open_dir({dir, lock_retry_ms, number});
+    HC_TRY(volume);
+    volumes.push_back(std::move(*volume));
+  }
+  return volumes;
+}
+
 Result<std::unique_ptr<VolumeDisk>> make_disk(const DiskOptions& options) {
   // A folder that can't be used is no reason to step down.
-  const auto folder = Volume::open_dir({options.dir, options.lock_retry_ms});
-  HC_TRY(folder);
+  HC_TRY_VOID(open_volumes(options.dirs, options.lock_retry_ms));
   if (options.backend != DiskBackend::threads) {
     auto disk = make_uring(options);
     if (disk) {
-      log_info("disk.backend", {{"dir", options.dir}, {"backend", (*disk)->description()}});
+      log_info("disk.backend",
+               {{"volumes", options.dirs.size()}, {"backend", (*disk)->description()}});
       return disk;
     }
     if (options.backend == DiskBackend::uring) {
       return disk.error();
     }
-    log_warn("disk.backend_step_down", {{"dir", options.dir},
+    log_warn("disk.backend_step_down", {{"volumes", options.dirs.size()},
                                         {"backend", "threads"},
                                         {"reason", disk.error().message()}});
   }
   auto disk = make_threads(options);
   HC_TRY(disk);
-  log_info("disk.backend", {{"dir", options.dir}, {"backend", (*disk)->description()}});
+  log_info("disk.backend", {{"volumes", options.dirs.size()}, {"backend", (*disk)->description()}});
   return disk;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "daemon/config/config.h"
 #include "daemon/os/volume_disk.h"
@@ -12,10 +13,10 @@
 namespace hc {
 
 struct DiskOptions {
-  std::string dir;
+  std::vector<std::string> dirs;         // the volumes, by number
   DiskBackend backend = DiskBackend::automatic;
   std::uint32_t lock_retry_ms = 60'000;  // for a predecessor whose last I/O is still in the kernel
-  std::uint32_t io_threads = 8;          // threads back end
+  std::uint32_t io_threads = 8;          // threads back end, for each volume
 };
 
 // Called on the reactor thread, which owns the result. `automatic` tries io_uring with one real

@@ -9,39 +9,45 @@
 
 namespace hc {
 
-PoolDisk::PoolDisk(Volume volume, EventFd event, std::uint32_t threads)
-    : VolumeDisk(std::move(volume)), done_(std::move(event)) {
+PoolDisk::PoolDisk(std::vector<Volume> volumes, EventFd event, std::uint32_t threads)
+    : VolumeDisk(std::move(volumes)), done_(std::move(event)), threads_(threads) {
   HC_CHECK(threads > 0);
-  threads_.reserve(threads);
-  for (std::uint32_t i = 0; i < threads; ++i) {
-    threads_.emplace_back([this] { run(); });
+  for (std::uint16_t number = 0; number < volume_count(); ++number) {
+    auto& lane = *lanes_.emplace_back(std::make_unique<Lane>());
+    lane.threads.reserve(threads);
+    for (std::uint32_t i = 0; i < threads; ++i) {
+      lane.threads.emplace_back([this, &lane] { run(lane.work); });
+    }
   }
 }
 
 PoolDisk::~PoolDisk() {
-  work_.close();
-  for (std::thread& thread : threads_) {
-    thread.join();
+  for (const auto& lane : lanes_) {
+    lane->work.close();
+  }
+  for (const auto& lane : lanes_) {
+    for (std::thread& thread : lane->threads) {
+      thread.join();
+    }
   }
 }
 
-std::string PoolDisk::description() const {
-  return "threads (" + std::to_string(threads_.size()) + ")";
-}
+std::string PoolDisk::description() const { return "threads (" + std::to_string(threads_) + ")"; }
 
 Code PoolDisk::submit(const DiskRequest& request) {
   if (in_flight_ == kDiskRequestsMax) {
     return Code::busy;
   }
-  Transfer transfer(request, volume_.fd(request.file));
-  volume_.begin_io(request.file);
+  Volume& on = volume(request.file);
+  Transfer transfer(request, on.fd(request.file));
+  on.begin_io(request.file);
   ++in_flight_;
-  work_.put(transfer);
+  lanes_[volume_of(request.file)]->work.put(transfer);
   return Code::ok;
 }
 
-void PoolDisk::run() {
-  while (auto transfer = work_.take()) {
+void PoolDisk::run(WorkQueue<Transfer>& work) {
+  while (auto transfer = work.take()) {
     const DiskCompletion completion = run_blocking(*transfer);
     done_.put({transfer->file(), completion});
   }
@@ -51,7 +57,7 @@ void PoolDisk::poll(std::vector<DiskCompletion>& out) {
   for (const Done& done : done_.take_all()) {
     HC_CHECK(in_flight_ > 0);
     --in_flight_;
-    volume_.end_io(done.file);
+    volume(done.file).end_io(done.file);
     out.push_back(done.completion);
   }
 }

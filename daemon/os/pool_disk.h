@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// pool_disk: the Disk over a pool of threads that block in preadv, pwritev and fdatasync.
+// pool_disk: the Disk over pools of threads that block in preadv2, pwritev2 and fdatasync.
 //
 // Owner: the reactor thread; the threads see only copies of descriptors and the buffers of their
-// request. The fallback where io_uring is not allowed, as in most containers.
+// request. Each volume has threads of its own: one that hangs holds up nobody but itself. The
+// fallback where io_uring is not allowed, as in most containers.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,7 +20,8 @@ namespace hc {
 
 class PoolDisk final : public VolumeDisk {
  public:
-  PoolDisk(Volume volume, EventFd event, std::uint32_t threads);
+  // `threads` for each volume.
+  PoolDisk(std::vector<Volume> volumes, EventFd event, std::uint32_t threads);
   PoolDisk(const PoolDisk&) = delete;
   PoolDisk& operator=(const PoolDisk&) = delete;
   // Waits for what is in flight.
@@ -36,12 +39,16 @@ class PoolDisk final : public VolumeDisk {
     FileId file;
     DiskCompletion completion;
   };
+  struct Lane {
+    WorkQueue<Transfer> work;
+    std::vector<std::thread> threads;
+  };
 
-  void run();
+  void run(WorkQueue<Transfer>& work);
 
-  WorkQueue<Transfer> work_;
   ResultBox<Done> done_;
-  std::vector<std::thread> threads_;
+  std::vector<std::unique_ptr<Lane>> lanes_;  // by volume
+  std::uint32_t threads_;
   std::uint32_t in_flight_ = 0;
 };
 

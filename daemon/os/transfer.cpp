@@ -41,7 +41,9 @@ std::span<const iovec> Transfer::remaining() {
 }
 
 Transfer::Next Transfer::fail(int error) {
-  code_ = error == ENOSPC || error == EDQUOT ? Code::no_space : Code::io_error;
+  code_ = error == ENOSPC || error == EDQUOT                       ? Code::no_space
+          : names_range(request_.op) && error == EOPNOTSUPP ? Code::unsupported
+                                                            : Code::io_error;
   sys_errno_ = error;
   return Next::done;
 }

@@ -133,9 +133,11 @@ void Uring::queue_sync(std::uint64_t tag, int fd) {
 
 void Uring::queue_space(std::uint64_t tag, int fd, const Space& space) {
   io_uring_sqe* entry = next_entry(tag);
+  // The types of these two changed between versions of liburing, their places did not.
   io_uring_prep_fallocate(entry, fd, space.punch ? FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE : 0,
-                          static_cast<off_t>(space.offset_bytes),
-                          static_cast<off_t>(space.length_bytes));
+                          0, 0);
+  entry->off = space.offset_bytes;
+  entry->addr = space.length_bytes;
   entry->user_data = tag;
 }
 

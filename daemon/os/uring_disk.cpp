@@ -9,8 +9,8 @@
 
 namespace hc {
 
-UringDisk::UringDisk(Volume volume, Uring ring)
-    : VolumeDisk(std::move(volume)), ring_(std::move(ring)), transfers_(kDiskRequestsMax) {
+UringDisk::UringDisk(std::vector<Volume> volumes, Uring ring)
+    : VolumeDisk(std::move(volumes)), ring_(std::move(ring)), transfers_(kDiskRequestsMax) {
   free_.reserve(kDiskRequestsMax);
   for (std::uint32_t slot = kDiskRequestsMax; slot > 0; --slot) {
     free_.push_back(slot - 1);
@@ -35,9 +35,10 @@ Code UringDisk::submit(const DiskRequest& request) {
   }
   HC_CHECK(!free_.empty());
   const std::uint32_t slot = free_.back();
-  transfers_[slot] = Transfer(request, volume_.fd(request.file));
+  Volume& on = volume(request.file);
+  transfers_[slot] = Transfer(request, on.fd(request.file));
   free_.pop_back();
-  volume_.begin_io(request.file);
+  on.begin_io(request.file);
   ++in_flight_;
   queue(slot);
   return Code::ok;
@@ -71,7 +72,7 @@ void UringDisk::settle(const Uring::Done& done) {
     queue(slot);
     return;
   }
-  volume_.end_io(transfer.file());
+  volume(transfer.file()).end_io(transfer.file());
   finished_.push_back(transfer.completion());
   free_.push_back(slot);
 }

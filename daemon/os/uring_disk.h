@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// uring_disk: the Disk over io_uring.
+// uring_disk: the Disk over one io_uring for all volumes.
 //
 // Owner: the reactor thread, which must also be the creator. Every request in flight owns a slot
 // of a fixed table; its vectors stay there until the kernel has answered.
@@ -17,7 +17,7 @@ namespace hc {
 
 class UringDisk final : public VolumeDisk {
  public:
-  UringDisk(Volume volume, Uring ring);
+  UringDisk(std::vector<Volume> volumes, Uring ring);
   UringDisk(const UringDisk&) = delete;
   UringDisk& operator=(const UringDisk&) = delete;
   // Waits for what is in flight: the kernel still owns those buffers.

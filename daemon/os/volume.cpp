@@ -40,7 +40,8 @@ Result<Volume> Volume::open_dir(VolumeOptions options) {
 const Volume::File& Volume::at(FileId file) const {
   const std::size_t index = file.value & 0xFFFFU;
   HC_CHECK(index < files_.size());
-  HC_CHECK(files_[index].fd && files_[index].incarnation == file.value >> 16);
+  HC_CHECK(volume_of(file) == options_.number);
+  HC_CHECK(files_[index].fd && files_[index].incarnation == (file.value >> 16 & 0xFFU));
   return files_[index];
 }
 
@@ -56,10 +57,11 @@ FileId Volume::install(File file) {
     files_.emplace_back();
     free = files_.end() - 1;
   }
-  file.incarnation = static_cast<std::uint16_t>(free->incarnation + 1);
+  file.incarnation = static_cast<std::uint8_t>(free->incarnation + 1);
   *free = std::move(file);
   const auto index = static_cast<std::uint32_t>(free - files_.begin());
-  return FileId{std::uint32_t{free->incarnation} << 16 | index};
+  return FileId{std::uint32_t{options_.number} << kFileVolumeShift |
+                std::uint32_t{free->incarnation} << 16 | index};
 }
 
 void Volume::end_io(FileId file) {

@@ -21,6 +21,7 @@ namespace hc {
 struct VolumeOptions {
   std::string dir;                       // made if absent; its parent must exist
   std::uint32_t lock_retry_ms = 60'000;  // how long an exclusive open waits for a predecessor
+  std::uint16_t number = 0;              // goes into the ids of the files
 };
 
 class Volume {
@@ -45,8 +46,8 @@ class Volume {
   void begin_io(FileId file) { ++at(file).in_flight; }
   void end_io(FileId file);
 
+  std::uint16_t number() const { return options_.number; }
   const std::string& dir() const { return options_.dir; }
-  // False once the file system had to be used through the page cache.
 
  private:
   struct File {
@@ -54,7 +55,7 @@ class Volume {
     std::string name;
     std::uint64_t size_bytes = 0;
     std::uint32_t in_flight = 0;
-    std::uint16_t incarnation = 0;  // upper half of the id: a stale id is caught
+    std::uint8_t incarnation = 0;  // in the id: a stale id is caught
   };
   struct Opened {
     UniqueFd fd;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// volume_disk: what both Disk back ends have in common: the files, and an event to sleep on.
+// volume_disk: what all Disk back ends have in common: the files of every volume, and an event to
+// sleep on.
 //
-// Owner: the reactor thread. A back end adds how requests are run.
+// Owner: the reactor thread. A back end adds how requests are run. A volume's number is its place.
 #pragma once
 
 #include <cstdint>
@@ -18,33 +19,56 @@ namespace hc {
 
 class VolumeDisk : public Disk, public Waitable {
  public:
-  Result<FileId> open(const FileSpec& spec) final { return volume_.open(spec); }
-  Result<void> close(FileId file) final { return volume_.close(file); }
-  Result<void> remove(const std::string& name, std::uint16_t /*volume*/) final {
-    return volume_.remove(name);
+  Result<FileId> open(const FileSpec& spec) final { return numbered(spec.volume).open(spec); }
+  Result<void> close(FileId file) final { return volume(file).close(file); }
+  Result<void> remove(const std::string& name, std::uint16_t number) final {
+    return numbered(number).remove(name);
   }
-  Result<std::vector<FileInfo>> list(std::uint16_t /*volume*/) final { return volume_.list(); }
-  std::uint64_t size_bytes(FileId file) const final { return volume_.size_bytes(file); }
+  Result<std::vector<FileInfo>> list(std::uint16_t number) final { return numbered(number).list(); }
+  std::uint64_t size_bytes(FileId file) const final { return volume(file).size_bytes(file); }
+  std::uint16_t volume_count() const final { return static_cast<std::uint16_t>(volumes_.size()); }
+  std::string volume_name(std::uint16_t number) const final { return volumes_[number].dir(); }
   Result<void> read_now(FileId file, std::uint64_t offset_bytes,
                         std::span<std::uint8_t> out) final {
-    return volume_.read_now(file, offset_bytes, out);
+    return volume(file).read_now(file, offset_bytes, out);
   }
   Result<void> write_now(FileId file, std::uint64_t offset_bytes,
                          std::span<const std::uint8_t> bytes) final {
-    return volume_.write_now(file, offset_bytes, bytes);
+    return volume(file).write_now(file, offset_bytes, bytes);
   }
   Result<void> punch_now(FileId file, std::uint64_t offset_bytes,
                          std::uint64_t length_bytes) final {
-    return volume_.punch_now(file, offset_bytes, length_bytes);
+    return volume(file).punch_now(file, offset_bytes, length_bytes);
   }
 
   // "io_uring (defer_taskrun)", "threads (8)": for the log and for status.
   virtual std::string description() const = 0;
 
  protected:
-  explicit VolumeDisk(Volume volume) : volume_(std::move(volume)) {}
+  explicit VolumeDisk(std::vector<Volume> volumes) : volumes_(std::move(volumes)) {
+    HC_CHECK(!volumes_.empty() && volumes_.size() <= kVolumesMax);
+    for (std::size_t i = 0; i < volumes_.size(); ++i) {
+      HC_CHECK(volumes_[i].number() == i);
+    }
+  }
 
-  Volume volume_;
+  Volume& volume(FileId file) { return numbered(volume_of(file)); }
+  const Volume& volume(FileId file) const {
+    HC_CHECK(volume_of(file) < volumes_.size());
+    return volumes_[volume_of(file)];
+  }
+
+ private:
+  Volume& numbered(std::uint16_t number) {
+    HC_CHECK(number < volumes_.size());
+    return volumes_[number];
+  }
+
+  std::vector<Volume> volumes_;
 };
+
+// Opens the directories in order; an error names the first that can't be used.
+Result<std::vector<Volume>> open_volumes(const std::vector<std::string>& dirs,
+                                         std::uint32_t lock_retry_ms);
 
 }  // namespace hc

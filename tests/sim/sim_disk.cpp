@@ -11,8 +11,8 @@ namespace hc::sim {
 SimDisk::SimDisk(SimClock& clock, Trace& trace, Laws& laws, Prng prng)
     : clock_(clock), trace_(trace), laws_(laws), prng_(prng) {}
 
-SimFile* SimDisk::file_named(const std::string& name) {
-  const auto found = files_.find(name);
+SimFile* SimDisk::file_named(const std::string& name, std::uint16_t volume) {
+  const auto found = files_.find({volume, name});
   return found == files_.end() ? nullptr : found->second.get();
 }
 
@@ -23,7 +23,7 @@ Code SimDisk::fault(const char* name, Code code) {
 }
 
 Result<FileId> SimDisk::open(const FileSpec& spec) {
-  SimFile* file = file_named(spec.name);
+  SimFile* file = file_named(spec.name, spec.volume);
   if (cut_) {
     return make_error(Code::io_error, spec.name + ": no power");
   }
@@ -38,43 +38,46 @@ Result<FileId> SimDisk::open(const FileSpec& spec) {
     auto made = std::make_unique<SimFile>(spec.name, spec.size_bytes);
     made->set_space(0, made->block_count(), !spec.sparse);
     file = made.get();
-    files_[spec.name] = std::move(made);
+    files_[{spec.volume, spec.name}] = std::move(made);
   } else if (spec.size_bytes > file->size_bytes()) {
     file->grow(spec.size_bytes);
   }
   open_.push_back(file);
-  return FileId{static_cast<std::uint32_t>(open_.size() - 1)};
+  return FileId{std::uint32_t{spec.volume} << kFileVolumeShift |
+                static_cast<std::uint32_t>(open_.size() - 1)};
 }
 
 Result<void> SimDisk::close(FileId id) {
   for (const Pending& pending : pending_) {
     laws_.expect(pending.request.file != id, 0, "close of a file with requests in flight");
   }
-  laws_.expect(open_[id.value] != nullptr, 0, "close of a closed file");
-  open_[id.value] = nullptr;
+  laws_.expect(open_[index_of(id)] != nullptr, 0, "close of a closed file");
+  open_[index_of(id)] = nullptr;
   return {};
 }
 
-Result<void> SimDisk::remove(const std::string& name, std::uint16_t /*volume*/) {
-  SimFile* file = file_named(name);
+Result<void> SimDisk::remove(const std::string& name, std::uint16_t volume) {
+  SimFile* file = file_named(name, volume);
   if (file == nullptr) {
     return {};
   }
   const bool held = std::find(open_.begin(), open_.end(), file) != open_.end();
   laws_.expect(!held, 0, "remove of an open file");
-  files_.erase(name);
+  files_.erase({volume, name});
   return {};
 }
 
-Result<std::vector<FileInfo>> SimDisk::list(std::uint16_t /*volume*/) {
+Result<std::vector<FileInfo>> SimDisk::list(std::uint16_t volume) {
   std::vector<FileInfo> out;
-  for (const auto& [name, file] : files_) {
-    out.push_back({name, file->size_bytes()});
+  for (const auto& [key, file] : files_) {
+    if (key.first == volume) {
+      out.push_back({key.second, file->size_bytes()});
+    }
   }
   return out;
 }
 
-std::uint64_t SimDisk::size_bytes(FileId id) const { return open_[id.value]->size_bytes(); }
+std::uint64_t SimDisk::size_bytes(FileId id) const { return opened(id).size_bytes(); }
 
 Result<void> SimDisk::read_now(FileId id, std::uint64_t offset_bytes,
                                std::span<std::uint8_t> out) {
@@ -83,14 +86,14 @@ Result<void> SimDisk::read_now(FileId id, std::uint64_t offset_bytes,
   }
   bytes_read_ += out.size();
   for (std::size_t at = 0; at < out.size(); at += kBlockBytes) {
-    open_[id.value]->get((offset_bytes + at) / kBlockBytes, out.subspan(at, kBlockBytes));
+    opened(id).get((offset_bytes + at) / kBlockBytes, out.subspan(at, kBlockBytes));
   }
   return {};
 }
 
 Result<void> SimDisk::write_now(FileId id, std::uint64_t offset_bytes,
                                 std::span<const std::uint8_t> bytes) {
-  SimFile& file = *open_[id.value];
+  SimFile& file = opened(id);
   const bool cut = writes_to_cut_ != 0 && --writes_to_cut_ == 0;
   const bool failed = cut_ || cut || prng_.per_10k(plan_.blocking_error);
   for (std::size_t at = 0; at < bytes.size() && !cut_; at += kBlockBytes) {
@@ -110,12 +113,13 @@ Result<void> SimDisk::punch_now(FileId id, std::uint64_t offset_bytes,
   if (cut_ || prng_.per_10k(plan_.blocking_error)) {
     return make_error(fault("fault punch_now", Code::io_error), "punch_now");
   }
-  open_[id.value]->punch(offset_bytes / kBlockBytes, length_bytes / kBlockBytes, ++sequence_);
+  opened(id).punch(offset_bytes / kBlockBytes, length_bytes / kBlockBytes, ++sequence_);
   return {};
 }
 
 void SimDisk::check(const DiskRequest& request) {
-  const bool known = request.file.value < open_.size() && open_[request.file.value] != nullptr;
+  const std::size_t index = index_of(request.file);
+  const bool known = index < open_.size() && open_[index] != nullptr;
   laws_.expect(known, 0, "request on a file that is not open");
   if (request.op == DiskOp::sync) {
     return;
@@ -123,7 +127,7 @@ void SimDisk::check(const DiskRequest& request) {
   const bool names_range = request.op == DiskOp::allocate || request.op == DiskOp::punch;
   const std::uint64_t bytes = names_range ? request.length_bytes : request.size_bytes();
   const std::uint64_t end = request.offset_bytes + bytes;
-  laws_.expect(end <= open_[request.file.value]->size_bytes(), 0, "request outside of its file");
+  laws_.expect(end <= opened(request.file).size_bytes(), 0, "request outside of its file");
   laws_.expect(request.offset_bytes % kBlockBytes == 0, 0, "offset is not aligned");
   laws_.expect(bytes > 0 && (names_range || bytes <= kIoPieceBytes), 0, "size out of range");
   for (const DiskBuffer& buffer : request.buffers) {
@@ -213,17 +217,17 @@ Instant SimDisk::next_due() const {
 }
 
 bool SimDisk::damaged(FileId id, std::uint64_t offset_bytes, std::uint64_t size_bytes) const {
-  return open_[id.value]->damaged(offset_bytes / kBlockBytes, size_bytes / kBlockBytes);
+  return opened(id).damaged(offset_bytes / kBlockBytes, size_bytes / kBlockBytes);
 }
 
 bool SimDisk::synced(FileId id, std::uint64_t offset_bytes, std::uint64_t size_bytes) const {
-  return open_[id.value]->synced(offset_bytes / kBlockBytes, size_bytes / kBlockBytes);
+  return opened(id).synced(offset_bytes / kBlockBytes, size_bytes / kBlockBytes);
 }
 
 void SimDisk::read_durable(FileId id, std::uint64_t offset_bytes,
                            std::span<std::uint8_t> out) const {
   for (std::size_t at = 0; at < out.size(); at += kBlockBytes) {
-    open_[id.value]->get_durable((offset_bytes + at) / kBlockBytes, out.subspan(at, kBlockBytes));
+    opened(id).get_durable((offset_bytes + at) / kBlockBytes, out.subspan(at, kBlockBytes));
   }
 }
 

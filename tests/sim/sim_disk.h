@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/os/disk.h"
@@ -41,6 +42,10 @@ class SimDisk final : public Disk {
   Result<void> remove(const std::string& name, std::uint16_t volume) override;
   Result<std::vector<FileInfo>> list(std::uint16_t volume) override;
   std::uint64_t size_bytes(FileId file) const override;
+  std::uint16_t volume_count() const override { return volumes_; }
+  std::string volume_name(std::uint16_t volume) const override {
+    return "volume " + std::to_string(volume);
+  }
   Result<void> read_now(FileId file, std::uint64_t offset_bytes,
                         std::span<std::uint8_t> out) override;
   Result<void> write_now(FileId file, std::uint64_t offset_bytes,
@@ -54,6 +59,7 @@ class SimDisk final : public Disk {
 
   // The other side of the seam.
   void set_plan(const FaultPlan& plan) { plan_ = plan; }
+  void set_volumes(std::uint16_t count) { volumes_ = count; }
   Instant next_due() const;
   // The process is gone: nothing is in flight, nothing is open.
   void crash(Crash how);
@@ -64,8 +70,8 @@ class SimDisk final : public Disk {
   bool damaged(FileId file, std::uint64_t offset_bytes, std::uint64_t size_bytes) const;
   bool synced(FileId file, std::uint64_t offset_bytes, std::uint64_t size_bytes) const;
   void read_durable(FileId file, std::uint64_t offset_bytes, std::span<std::uint8_t> out) const;
-  SimFile* file(FileId id) const { return open_[id.value]; }
-  SimFile* file_named(const std::string& name);
+  SimFile* file(FileId id) const { return open_[index_of(id)]; }
+  SimFile* file_named(const std::string& name, std::uint16_t volume = 0);
 
   // Since the last call.
   std::vector<DiskRead> take_reads();
@@ -85,6 +91,8 @@ class SimDisk final : public Disk {
     std::vector<std::uint8_t> snapshot;   // write: the bytes at submission
   };
 
+  static std::size_t index_of(FileId file) { return file.value & ((1U << kFileVolumeShift) - 1); }
+  SimFile& opened(FileId file) const { return *open_[index_of(file)]; }
   void check(const DiskRequest& request);
   std::int64_t draw_delay(DiskOp op);
   DiskCompletion complete(Pending& pending);
@@ -104,8 +112,10 @@ class SimDisk final : public Disk {
   Laws& laws_;
   Prng prng_;
   FaultPlan plan_;
-  std::map<std::string, std::unique_ptr<SimFile>> files_;
-  std::vector<SimFile*> open_;            // by FileId; null: closed
+  // By volume and name.
+  std::map<std::pair<std::uint16_t, std::string>, std::unique_ptr<SimFile>> files_;
+  std::uint16_t volumes_ = 1;
+  std::vector<SimFile*> open_;            // by the id without its volume; null: closed
   std::vector<Pending> pending_;
   std::vector<DiskRead> reads_;
   std::uint64_t next_order_ = 0;

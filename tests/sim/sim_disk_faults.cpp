@@ -32,7 +32,7 @@ DiskCompletion SimDisk::complete(Pending& pending) {
 Code SimDisk::refuse(Pending& pending) {
   ++transients_;
   if (pending.request.op == DiskOp::write) {
-    land(*open_[pending.request.file.value], pending.request.offset_bytes, pending.snapshot, false);
+    land(opened(pending.request.file), pending.request.offset_bytes, pending.snapshot, false);
   }
   return fault("fault transient", Code::io_error);
 }
@@ -56,9 +56,9 @@ void SimDisk::mark(SimFile& file, std::uint64_t offset_bytes, std::uint64_t size
 // The write goes to the same place of another slot, of this slab or of another one. Both places
 // are damaged: one has foreign bytes, the other has its old ones.
 void SimDisk::misdirect(const DiskRequest& request, std::span<const std::uint8_t> bytes) {
-  SimFile& meant = *open_[request.file.value];
+  SimFile& meant = opened(request.file);
   std::vector<SimFile*> slabs;
-  for (const auto& [name, file] : files_) {
+  for (const auto& [key, file] : files_) {
     if (file->is_slab()) {
       slabs.push_back(file.get());
     }
@@ -87,7 +87,7 @@ void SimDisk::misdirect(const DiskRequest& request, std::span<const std::uint8_t
 
 Code SimDisk::complete_write(Pending& pending) {
   const DiskRequest& request = pending.request;
-  SimFile& file = *open_[request.file.value];
+  SimFile& file = opened(request.file);
   std::size_t at = 0;
   for (const DiskBuffer& buffer : request.buffers) {
     const std::uint8_t* submitted = pending.snapshot.data() + at;
@@ -120,7 +120,7 @@ Code SimDisk::complete_write(Pending& pending) {
 }
 
 Code SimDisk::complete_read(const DiskRequest& request) {
-  SimFile& file = *open_[request.file.value];
+  SimFile& file = opened(request.file);
   if (prng_.per_10k(plan_.read_error)) {
     mark(file, request.offset_bytes, request.size_bytes());
     return fault("fault read", Code::io_error);
@@ -150,7 +150,7 @@ Code SimDisk::complete_read(const DiskRequest& request) {
 }
 
 Code SimDisk::complete_sync(const Pending& pending) {
-  SimFile& file = *open_[pending.request.file.value];
+  SimFile& file = opened(pending.request.file);
   if (prng_.per_10k(plan_.sync_error)) {
     file.fail_sync(sequence_, prng_);
     return fault("fault sync", Code::io_error);
@@ -161,7 +161,7 @@ Code SimDisk::complete_sync(const Pending& pending) {
 
 // A range keeps its content when it gets space that it has already; without its space it is zeros.
 Code SimDisk::complete_space(const DiskRequest& request) {
-  SimFile& file = *open_[request.file.value];
+  SimFile& file = opened(request.file);
   const std::size_t first = request.offset_bytes / kBlockBytes;
   const std::size_t count = request.length_bytes / kBlockBytes;
   if (request.op == DiskOp::punch) {
@@ -179,7 +179,7 @@ void SimDisk::crash(Crash how) {
   std::sort(pending_.begin(), pending_.end(),
             [](const Pending& a, const Pending& b) { return a.order < b.order; });
   for (const Pending& pending : pending_) {
-    SimFile& file = *open_[pending.request.file.value];
+    SimFile& file = opened(pending.request.file);
     if (pending.request.op == DiskOp::write && prng_.one_in(2)) {
       land(file, pending.request.offset_bytes, pending.snapshot, prng_.one_in(2));
     } else if (pending.request.op == DiskOp::sync && prng_.one_in(2)) {
@@ -190,7 +190,7 @@ void SimDisk::crash(Crash how) {
   }
   pending_.clear();
   if (how == Crash::power) {
-    for (const auto& [name, file] : files_) {
+    for (const auto& [key, file] : files_) {
       file->lose_power(prng_);
     }
   }

@@ -48,21 +48,27 @@ inline std::vector<std::string> backends() {
   return names;
 }
 
-inline std::unique_ptr<VolumeDisk> make_backend(const std::string& name, const std::string& dir,
+inline std::unique_ptr<VolumeDisk> make_backend(const std::string& name,
+                                                const std::vector<std::string>& dirs,
                                                 std::uint32_t lock_retry_ms = 0) {
-  auto volume = Volume::open_dir({dir, lock_retry_ms});
-  REQUIRE(volume);
+  auto volumes = open_volumes(dirs, lock_retry_ms);
+  REQUIRE(volumes);
   if (name == "threads") {
     auto event = EventFd::create();
     REQUIRE(event);
-    return std::make_unique<PoolDisk>(std::move(*volume), std::move(*event), 4U);
+    return std::make_unique<PoolDisk>(std::move(*volumes), std::move(*event), 4U);
   }
   const UringMode mode = name == "defer_taskrun"  ? UringMode::deferred
                          : name == "coop_taskrun" ? UringMode::cooperative
                                                   : UringMode::plain;
   auto ring = Uring::create(kDiskRequestsMax, mode);
   REQUIRE(ring);
-  return std::make_unique<UringDisk>(std::move(*volume), std::move(*ring));
+  return std::make_unique<UringDisk>(std::move(*volumes), std::move(*ring));
+}
+
+inline std::unique_ptr<VolumeDisk> make_backend(const std::string& name, const std::string& dir,
+                                                std::uint32_t lock_retry_ms = 0) {
+  return make_backend(name, std::vector<std::string>{dir}, lock_retry_ms);
 }
 
 class Blocks {

@@ -43,7 +43,7 @@ bool starts_with(const std::string& text, const std::string& head) {
 TEST_CASE("threads asked for by name are what runs") {
   const TempDir dir;
 
-  const auto disk = make_disk({dir.str(), DiskBackend::threads, 0, 3});
+  const auto disk = make_disk({{dir.str()}, DiskBackend::threads, 0, 3});
 
   REQUIRE(disk);
   CHECK(starts_with((*disk)->description(), "threads (3)"));
@@ -53,7 +53,7 @@ TEST_CASE("threads asked for by name are what runs") {
 TEST_CASE("io_uring asked for by name is what runs, or an error where the kernel denies it") {
   const TempDir dir;
 
-  const auto disk = make_disk({dir.str(), DiskBackend::uring, 0, 3});
+  const auto disk = make_disk({{dir.str()}, DiskBackend::uring, 0, 3});
 
   if (has_io_uring()) {
     REQUIRE(disk);
@@ -70,7 +70,7 @@ TEST_CASE("io_uring asked for by name is what runs, or an error where the kernel
 TEST_CASE("automatic is io_uring where the kernel gives it, else threads") {
   const TempDir dir;
 
-  const auto disk = make_disk({dir.str(), DiskBackend::automatic, 0, 2});
+  const auto disk = make_disk({{dir.str()}, DiskBackend::automatic, 0, 2});
 
   REQUIRE(disk);
   CHECK(starts_with((*disk)->description(), has_io_uring() ? "io_uring (" : "threads (2)"));
@@ -79,7 +79,7 @@ TEST_CASE("automatic is io_uring where the kernel gives it, else threads") {
 TEST_CASE("the probe leaves no file behind") {
   const TempDir dir;
 
-  const auto disk = make_disk({dir.str(), DiskBackend::automatic, 0, 2});
+  const auto disk = make_disk({{dir.str()}, DiskBackend::automatic, 0, 2});
 
   REQUIRE(disk);
   CHECK((*disk)->list(0)->empty());
@@ -89,7 +89,7 @@ TEST_CASE("where io_uring is forbidden, automatic steps down to threads") {
   const TempDir dir;
   const auto result = Child([&] {
     forbid_io_uring();
-    const auto disk = make_disk({dir.str(), DiskBackend::automatic, 0, 2});
+    const auto disk = make_disk({{dir.str()}, DiskBackend::automatic, 0, 2});
     return disk && starts_with((*disk)->description(), "threads") ? 0 : 1;
   }).wait();
 
@@ -100,7 +100,7 @@ TEST_CASE("where io_uring is forbidden, asking for it is an error that says why"
   const TempDir dir;
   const auto result = Child([&] {
     forbid_io_uring();
-    const auto disk = make_disk({dir.str(), DiskBackend::uring, 0, 2});
+    const auto disk = make_disk({{dir.str()}, DiskBackend::uring, 0, 2});
     return !disk && disk.error().code == Code::unsupported &&
                    disk.error().message() ==
                        "io_uring_setup (defer_taskrun): Operation not permitted"
@@ -116,7 +116,7 @@ TEST_CASE("a folder that can't be opened is an error of every back end") {
   const auto backend =
       GENERATE(DiskBackend::automatic, DiskBackend::uring, DiskBackend::threads);
 
-  const auto disk = make_disk({dir.file("a/b"), backend, 0, 2});
+  const auto disk = make_disk({{dir.file("a/b")}, backend, 0, 2});
 
   REQUIRE_FALSE(disk);
   CHECK(disk.error().code == Code::not_found);
