@@ -3,6 +3,7 @@
 #include "daemon/engine/catalog.h"
 
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -108,7 +109,8 @@ bool Catalog::has_any_part(PageId page) const {
 void Catalog::update_l2_order(PageId id) {
   const Page& page = pages_[id.value];
   const bool evictable =
-      !page.doomed && page.holds == 0 && page.busy == 0 && has_resident_part(id);
+      !page.doomed && (page.holds == 0 || HC_MUTANT(lease_ignored)) && page.busy == 0 &&
+      has_resident_part(id);
   if (evictable == l2_order_.contains(id.value)) {
     return;
   }

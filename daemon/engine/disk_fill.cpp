@@ -7,6 +7,7 @@
 #include "daemon/engine/stored_header.h"
 #include "daemon/engine/works.h"
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -46,6 +47,7 @@ void DiskFill::read(PartRef ref) {
                         slab.header().slot_bytes - kBlockBytes};
   ++reading_;
   core.io.start_read(place, io_cookie(IoOwner::fill, ref.value));
+  HC_FAILPOINT(reload_read_started);
 }
 
 void DiskFill::turn() {
@@ -79,7 +81,7 @@ void DiskFill::on_read(const IoEvent& event) {
     fail(ref, BlobVerdict::good, false);
     return;
   }
-  if (event.code != Code::ok) {
+  if (event.code != Code::ok || HC_FAILPOINT_FAILS(reload_read_done)) {
     ++core.counters.read_failures;
     fail(ref, BlobVerdict::good, event.device_failed());  // else: a miss this time, no more
     return;
@@ -103,15 +105,18 @@ void DiskFill::on_sum(PartRef ref, std::uint32_t crc) {
     fail(ref, BlobVerdict::good, false);
     return;
   }
-  if (crc != part.payload_crc) {
+  const bool unchecked = HC_MUTANT(payload_sum_unchecked) || HC_MUTANT(checksums_unchecked);
+  if (crc != part.payload_crc && !unchecked) {
     fail(ref, BlobVerdict::bad_payload_crc, false);
     return;
   }
+  HC_FAILPOINT(reload_summed);
   core.frames_of(ref).publish(part.frame);
   part.l2 = L2State::resident;
   part.reading = false;
   works_.pages.publish_status(page);
   works_.events->part_resident(ref);
+  HC_FAILPOINT(reload_told);
   works_.pages.drop_busy(page);
   works_.forget.settle(page);
 }
@@ -130,6 +135,7 @@ void DiskFill::fail(PartRef ref, BlobVerdict verdict, bool device_failed) {
   const bool damaged = verdict != BlobVerdict::good || device_failed;
   if (damaged && !core.catalog->page(page).doomed) {
     works_.spiller.drop_stored(ref, device_failed);
+    HC_FAILPOINT(reload_damaged_dropped);
   }
   part.spill_wanted = false;  // of a store that waits: it fills the part itself now
   works_.events->part_fill_failed(ref, Code::not_found);

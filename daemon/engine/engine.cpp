@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -113,6 +114,7 @@ Instant Engine::next_deadline() const {
 
 bool Engine::drained() {
   stopping_ = true;
+  HC_FAILPOINT(stop_asked);
   if (state_ != EngineState::serving) {
     return io_->jobs() == 0;  // a load ends here; only what it reads now comes in
   }

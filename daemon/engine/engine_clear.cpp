@@ -9,6 +9,7 @@
 #include "daemon/engine/engine.h"
 #include "daemon/log/log.h"
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -42,6 +43,7 @@ Result<std::uint64_t> Engine::start_clear() {
     }
   }
   superblock_->raise_epoch(false);
+  HC_FAILPOINT(clear_epoch_raised);
   wants_turn_ = true;
   order_sequence_ = superblock_->sequence();
   order_failures_ = superblock_->failures_in_row();
@@ -68,6 +70,7 @@ Result<std::uint64_t> Engine::start_clear_space(SpaceNo number) {
     }
   }
   superblock_->raise_space_epoch(number);
+  HC_FAILPOINT(clear_space_epoch_raised);
   wants_turn_ = true;
   order_sequence_ = superblock_->sequence();
   order_failures_ = superblock_->failures_in_row();
@@ -110,6 +113,7 @@ void Engine::turn_clear() {
     if (!space_is_used(clearing_space_)) {
       spaces_->drop(clearing_space_);
     }
+    HC_FAILPOINT(clear_space_done);
     end_order({});
   } else if (works_->commit.is_failing()) {
     end_order(make_error(works_->commit.failure_code(),
@@ -125,8 +129,11 @@ void Engine::turn_clear_store() {
     return;
   }
   const IndexIdentity identity{superblock_->current().store_uuid, superblock_->current().epoch};
+  HC_FAILPOINT(clear_epoch_durable);
   auto result = core_->index.reset(identity);
+  HC_FAILPOINT(clear_index_reset);
   empty_store(result);
+  HC_FAILPOINT(clear_slabs_emptied);
   clearing_store_ = false;
   ++core_->moves;  // what was held back meanwhile goes on
   // A page record in use may still stand in a queue of the works.
@@ -138,6 +145,7 @@ void Engine::turn_clear_store() {
     if (auto forgotten = spaces_->forget_family(); !forgotten && result) {
       result = forgotten;
     }
+    HC_FAILPOINT(clear_family_forgotten);
   }
   end_order(std::move(result));
 }

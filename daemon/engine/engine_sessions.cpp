@@ -2,6 +2,7 @@
 // engine_sessions: attaching, ending and rebinding sessions.
 #include "daemon/engine/engine.h"
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -22,6 +23,7 @@ Result<Engine::Attachment> Engine::attach(const AttachSpec& spec) {
   HC_TRY_VOID(validate_space(spec.descriptor));
   auto space = spaces_->add(spec.descriptor, spec.shards_on_node);
   HC_TRY(space);
+  HC_FAILPOINT(attach_space_added);
   // Whatever fails: a family has its catalog, and every open slab its order.
   const auto opened = spaces_->open_slabs(spec.shard);
   works_->open_catalog();
@@ -33,12 +35,16 @@ Result<Engine::Attachment> Engine::attach(const AttachSpec& spec) {
                                       " sessions are attached");
   }
   ++core_->counters.sessions_opened;
+  HC_FAILPOINT(attach_done);
   return Attachment{session, *space};
 }
 
 void Engine::end_service(SessionId session) {
   wants_turn_ = true;
   verbs_->end_session_ops(session);
+  if (HC_MUTANT(lease_freed_at_eof)) {
+    release_leases(session);
+  }
 }
 
 bool Engine::is_quiet(SessionId session) {
@@ -70,6 +76,7 @@ Result<SpaceNo> Engine::switch_space(SessionId id, const std::string& weight_ver
   HC_TRY_VOID(validate_space(descriptor));
   auto space = spaces_->add(descriptor, spaces_->family().shards_on_node);
   HC_TRY(space);
+  HC_FAILPOINT(switch_space_added);
   release_leases(id);  // only now: a refused switch costs nothing
   session->space = *space;
   session->ended = false;

@@ -3,6 +3,7 @@
 #include "daemon/engine/engine.h"
 #include "daemon/log/log.h"
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -40,7 +41,9 @@ Result<void> Engine::cold_start(ColdStartMode mode) {
 // index still says.
 Result<void> Engine::start_empty() {
   superblock_->raise_epoch(true);
+  HC_FAILPOINT(start_epoch_raised);
   HC_TRY_VOID(superblock_->write_blocking_now());
+  HC_FAILPOINT(start_epoch_durable);
   const IndexIdentity identity{superblock_->current().store_uuid, superblock_->current().epoch};
   auto opened = core_->index.open(identity);
   // A damaged index is no obstacle to an empty start.
@@ -48,6 +51,7 @@ Result<void> Engine::start_empty() {
     opened = core_->index.reset(identity);
   }
   HC_TRY(opened);
+  HC_FAILPOINT(start_index_opened);
   begin_serving();
   return {};
 }
@@ -60,8 +64,10 @@ Result<void> Engine::start_load() {
   }
   const IndexIdentity identity{superblock_->current().store_uuid, superblock_->current().epoch};
   HC_TRY_VOID(core_->index.open(identity));
+  HC_FAILPOINT(load_index_opened);
   recovery_ = std::make_unique<Recovery>(*works_, core_->options.load_lazily);
   HC_TRY_VOID(recovery_->start());
+  HC_FAILPOINT(load_index_read);
   load_progress_ = recovery_->progress();
   state_ = EngineState::loading;
   return {};

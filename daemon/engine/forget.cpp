@@ -4,6 +4,7 @@
 
 #include "daemon/engine/works.h"
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -53,6 +54,7 @@ void Forget::doom(PageId id, Doom how, FreeToken token) {
     }
     stop_spill(ref);
   }
+  HC_FAILPOINT(forget_doomed);
   works_.pages.drop_busy(id);
   settle(id);
 }
@@ -115,6 +117,7 @@ bool Forget::wipe(PageId id) {
                               io_cookie(IoOwner::zero, ref.value));
     ++page.zeroes_left;
     ++wiping_;
+    HC_FAILPOINT(forget_wipe_started);
   }
   return true;
 }
@@ -133,7 +136,7 @@ void Forget::on_zero(const IoEvent& event) {
   --wiping_;
   const SlabId slab_id = *core.family().slabs[core.catalog->part_of(ref)];
   Slab& slab = core.spaces->slabs().slab(slab_id);
-  if (event.code == Code::ok) {
+  if (event.code == Code::ok && !HC_FAILPOINT_FAILS(forget_wiped)) {
     part.wiped = true;
   } else if (event.code == Code::io_error && !event.device_failed() &&
              part.repeats < kWipeRepeatsMax) {
@@ -171,13 +174,14 @@ void Forget::hand_on(PageId id) {
     const SlabId slab_id = *core.family().slabs[at];
     core.spaces->slabs().slab(slab_id).mark_limbo(part.slot);
     works_.commit.add_limbo({slab_id, part.slot});
-    if (part.wiped) {
+    if (part.wiped && !HC_MUTANT(wipe_not_flushed)) {
       works_.commit.add_flush(slab_id);
     }
     drop_slot(part);
   }
   works_.commit.add_erase(page.space, page.hash, page.free_token);
   works_.commit.request_soon();
+  HC_FAILPOINT(forget_handed_on);
 }
 
 void Forget::strip_slots(PageId id) {

@@ -4,6 +4,7 @@
 
 #include "daemon/engine/verbs.h"
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -49,7 +50,7 @@ void Verbs::check_flushes() {
     if (!op.in_use || op.verb() != Verb::flush || op.ending) {
       continue;
     }
-    const bool settled = op.barrier < oldest;
+    const bool settled = op.barrier < oldest || HC_MUTANT(flush_does_not_wait);
     if (settled || works_.commit.index_dead()) {
       finish_flush(index, settled ? Code::ok : works_.commit.failure_code());
     } else {
@@ -66,7 +67,8 @@ void Verbs::finish_flush(std::uint32_t index, Code code) {
     std::uint64_t& told = core_.sessions.find(op.session)->losses_told;
     told = std::max(told, core_.ledger.told_by(op.losses_told, op.barrier));
   }
-  ends_.finish(index, lost != Code::ok ? lost : code, Ack::done);
+  const bool failed = lost != Code::ok && !HC_MUTANT(flush_hides_losses);
+  ends_.finish(index, failed ? lost : code, Ack::done);
 }
 
 void Verbs::start_cancel(std::uint32_t index) {

@@ -8,6 +8,7 @@
 #include "daemon/engine/works.h"
 #include "daemon/log/log.h"
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -123,8 +124,12 @@ void GroupCommit::start() {
   flushes_.clear();
   first_waiting_ = core.now;
   state_ = State::flushing;
+  HC_FAILPOINT(commit_collected);
   sync_code_ = Code::ok;
   failed_syncs_.clear();
+  if (HC_MUTANT(rows_before_flush)) {
+    group_.flushes.clear();
+  }
   syncs_left_ = static_cast<std::uint32_t>(group_.flushes.size());
   for (const SlabId slab : group_.flushes) {
     const FileId file = core.spaces->slabs().slab(slab).file();
@@ -216,8 +221,9 @@ void GroupCommit::on_sync(const IoEvent& event) {
   HC_CHECK(state_ == State::flushing);
   HC_CHECK(syncs_left_ > 0);
   --syncs_left_;
-  if (event.code != Code::ok) {
-    sync_code_ = event.code;
+  const Code code = HC_FAILPOINT_FAILS(commit_slab_flushed) ? Code::io_error : event.code;
+  if (code != Code::ok && !HC_MUTANT(failed_flush_believed)) {
+    sync_code_ = code;
     failed_syncs_.push_back(SlabId{static_cast<std::uint16_t>(io_value(event.cookie))});
     works_.spiller.note_failed_flush(failed_syncs_.back());
   }
@@ -240,7 +246,9 @@ void GroupCommit::commit_rows() {
   batch.erases = std::move(group_.rows.erases);
   works_.core.counters.rows_committed += batch.puts.size();
   works_.core.counters.rows_erased += batch.erases.size();
+  HC_FAILPOINT(commit_flushed);
   works_.core.index.commit(std::move(batch));
+  HC_FAILPOINT(commit_handed_over);
 }
 
 void GroupCommit::settle_written(const Group::Written& written) {
@@ -256,7 +264,9 @@ void GroupCommit::settle_written(const Group::Written& written) {
   if (core.catalog->unsettled().contains(written.ref.value)) {
     core.catalog->unsettled().remove(written.ref.value);
   }
-  works_.pages.publish_status(core.catalog->page_of(written.ref));
+  if (!HC_MUTANT(durable_bit_not_published)) {
+    works_.pages.publish_status(core.catalog->page_of(written.ref));
+  }
   works_.events->part_durable(written.ref);
 }
 
@@ -265,6 +275,7 @@ void GroupCommit::succeed() {
   ++core.counters.commits;
   ++core.moves;
   failures_ = 0;
+  HC_FAILPOINT(commit_heard);
   core.counters.commit_ns += static_cast<std::uint64_t>(core.now - started_);
   state_ = State::idle;
   Group group = std::move(group_);
@@ -277,14 +288,17 @@ void GroupCommit::succeed() {
   for (const Group::Written& written : group.written) {
     settle_written(written);
   }
+  HC_FAILPOINT(commit_settled);
   for (const SlotRef& slot : group.limbo) {
     Slab& slab = core.spaces->slabs().slab(slot.slab);
     if (slab.state(slot.slot) == SlotState::limbo) {
       slab.leave_limbo(slot.slot);
+      HC_FAILPOINT(commit_slot_freed);
     }
   }
   for (const Erase& erase : group.erases) {
     works_.events->freed(erase.token);
+    HC_FAILPOINT(commit_erase_told);
   }
 }
 
@@ -298,7 +312,9 @@ void GroupCommit::requeue(const Group& group) {
   for (const Erase& erase : group.erases) {
     add_erase(erase.space, erase.hash, erase.token);
   }
-  limbo_.insert(limbo_.end(), group.limbo.begin(), group.limbo.end());
+  if (!HC_MUTANT(limbo_lost_on_failure)) {
+    limbo_.insert(limbo_.end(), group.limbo.begin(), group.limbo.end());
+  }
   for (const SlabId slab : group.flushes) {
     add_flush(slab);
   }

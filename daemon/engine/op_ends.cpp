@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -153,7 +154,7 @@ void OpEnds::end(std::uint32_t index, Code code) {
 
 void OpEnds::report_late(std::uint32_t index) {
   Op& op = works_.core.ops.op(index);
-  if (op.copies > 0 && !op.late_sent) {
+  if (op.copies > 0 && (!op.late_sent || HC_MUTANT(late_told_twice))) {
     op.late_sent = true;
     ++works_.core.counters.operations_late;
     report(index, Ack::late);

@@ -7,6 +7,7 @@
 #include "daemon/log/log.h"
 #include "daemon/store/recovery_table.h"
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -164,6 +165,7 @@ bool Recovery::turn() {
     return false;
   }
   install();
+  HC_FAILPOINT(load_installed);
   report();
   return true;
 }
@@ -205,6 +207,7 @@ void Recovery::on_scan(const IoEvent& event) {
     progress_.live += candidates_[i].live ? 1U : 0U;
     progress_.dropped += candidates_[i].live ? 0U : 1U;
   }
+  HC_FAILPOINT(load_header_read);
 }
 
 void Recovery::judge(Candidate& candidate, const IoEvent& event) {
@@ -225,7 +228,8 @@ void Recovery::judge(Candidate& candidate, const IoEvent& event) {
                                  Generation{header.generation}};
   facts.same_page = facts.header && judge_header(header, expected) == BlobVerdict::good;
   facts.same_generation = header.generation == candidate.generation.value;
-  candidate.live = judge_slot(facts) == SlotVerdict::live;
+  facts.same_generation = facts.same_generation || HC_MUTANT(generation_unchecked);
+  candidate.live = judge_slot(facts) == SlotVerdict::live || HC_MUTANT(rows_believed);
 }
 
 void Recovery::install() {

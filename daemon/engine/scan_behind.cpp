@@ -7,6 +7,7 @@
 #include "daemon/engine/stored_header.h"
 #include "daemon/engine/works.h"
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -66,6 +67,7 @@ void ScanBehind::on_scan(const IoEvent& event) {
   const PageId page = works_.core.catalog->page_of(entry.ref);
   works_.pages.drop_busy(page);
   finish(index, event);
+  HC_FAILPOINT(load_scanned_behind);
   works_.forget.settle(page);
   if (works_.core.catalog->page(page).in_use && !works_.pages.end_if_empty(page)) {
     works_.pages.publish_status(page);

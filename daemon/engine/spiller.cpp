@@ -8,6 +8,7 @@
 
 #include "daemon/engine/works.h"
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -72,7 +73,8 @@ void Spiller::make_room(SlabId slab_id) {
     return;
   }
   // A slab of an earlier configuration, or of a failing device, may be smaller than the reserve.
-  const std::uint32_t live_max = usable - std::min(core.family().reserve_slots, usable - 1);
+  const std::uint32_t reserve = HC_MUTANT(reserve_ignored) ? 0 : core.family().reserve_slots;
+  const std::uint32_t live_max = usable - std::min(reserve, usable - 1);
   LruList& order = core.slot_order.order(slab_id);
   std::uint32_t slot = order.oldest();
   for (int looks = 0; looks < kEvictLooksMax && slab.live_count() >= live_max; ++looks) {
@@ -160,7 +162,9 @@ Spiller::Step Spiller::start_front(std::deque<PartRef>& queue) {
   }
   const auto slot = slab.take(*generation);
   HC_CHECK(slot.has_value());
+  HC_FAILPOINT(spill_slot_taken);
   write(ref, *slot, *generation);
+  HC_FAILPOINT(spill_write_started);
   return Step::next;
 }
 
@@ -230,7 +234,8 @@ void Spiller::on_write(const IoEvent& event) {
   Slab& slab = *core.slab_of(ref);
   const PageId page = core.catalog->page_of(ref);
   const SlabId slab_id = *core.family().slabs[core.catalog->part_of(ref)];
-  const bool believed = part.flush_failures == flush_failures_[slab_id.value];
+  const bool believed = part.flush_failures == flush_failures_[slab_id.value] &&
+                        !HC_FAILPOINT_FAILS(spill_write_done);
   if (event.code != Code::ok || !believed) {
     // No row names the slot: what the write left in it is inert.
     if (event.device_failed()) {
@@ -252,7 +257,11 @@ void Spiller::on_write(const IoEvent& event) {
     works_.pages.publish_status(page);
     works_.commit.mark_dirty(page);
     works_.events->part_written(ref);
+    if (HC_MUTANT(durable_told_when_written)) {
+      works_.events->part_durable(ref);
+    }
   }
+  HC_FAILPOINT(spill_written);
   finish(ref);
 }
 
@@ -261,6 +270,7 @@ void Spiller::evict(PageId id) {
   Catalog& catalog = *core.catalog;
   const Page page = catalog.page(id);
   HC_CHECK(page.holds == 0 && page.busy == 0);
+  HC_FAILPOINT(gc_evicting);
   works_.pages.hold(id);  // what the events below start must not evict it again
   for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
     const PartRef ref = catalog.ref(id, at);
@@ -283,6 +293,7 @@ void Spiller::evict(PageId id) {
   works_.pages.drop_hold(id);
   works_.commit.add_erase(page.space, page.hash);
   catalog.destroy(id);
+  HC_FAILPOINT(gc_evicted);
 }
 
 // Takes the stored copy out of the order. Its slot goes to limbo, or is not used again.
@@ -299,7 +310,8 @@ void Spiller::take_slot(PartRef ref, bool quarantine) {
     ++core.counters.slots_quarantined;
   } else {
     slab.mark_limbo(part.slot);
-    works_.commit.add_limbo({slab_id, part.slot});
+    HC_MUTANT(slot_free_before_commit) ? slab.leave_limbo(part.slot)
+                                       : works_.commit.add_limbo({slab_id, part.slot});
   }
   part.l3 = L3State::absent;
   part.slot = kNoSlot;

@@ -17,6 +17,7 @@
 
 #include "daemon/engine/verbs.h"
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -84,8 +85,9 @@ void Verbs::start_store(std::uint32_t index) {
   const std::uint32_t use = op.use;
   op.copied_in.assign(op.request.pages.size(), 0);
   op.store_sequence = ++core_.sessions.find(op.session)->store_sequence;
-  for (auto i = static_cast<std::uint32_t>(op.request.pages.size()); i-- > 0;) {
-    start_store_page(index, i);
+  const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
+  for (std::uint32_t i = pages; i-- > 0;) {
+    start_store_page(index, HC_MUTANT(head_older_than_tail) ? pages - 1 - i : i);
   }
   works_.copies.turn();
   if (op.in_use && op.use == use && !op.ending) {
@@ -246,32 +248,21 @@ void Verbs::store_copy_done(std::uint32_t item_index, Code code, std::uint32_t c
   Part& part = core_.catalog->part(ref);
   HC_CHECK(part.l2 == L2State::filling && !part.reading);
   HC_CHECK(part.frame == item.frame);
-  if (op.ending || core_.catalog->page(page).doomed || code != Code::ok) {
+  const bool doomed = core_.catalog->page(page).doomed;
+  if (HC_MUTANT(late_store_published) && op.ending && !doomed && code == Code::ok) {
+    core_.ops.free_item(item_index);
+    ends_.continue_end(index);
+    publish_fill(ref, crc, {});
+    works_.pages.drop_busy(page);
+    part_resident(ref);
+    return;
+  }
+  if (op.ending || doomed || code != Code::ok) {
     fail_store_copy(item_index, code);
     return;
   }
-  FramePool& frames = core_.frames_of(ref);
-  part.payload_crc = crc;
-  BlobHeader header{};
-  const std::uint32_t at = core_.catalog->part_of(ref);
-  header.kind = core_.family().kind_of(at);
-  header.payload_bytes = core_.payload_bytes(ref);
-  header.page_hash = core_.catalog->page(page).hash;
-  header.payload_crc = crc;
-  header.space_tag = core_.spaces->space(core_.catalog->page(page).space).tags[at];
-  header.slot = kNone32;
-  const BlobSeed seed = core_.superblock->seed_of(core_.catalog->page(page).space);
-  encode_header_block({frames.header(part.frame), kBlockBytes}, header, seed,
-                      metadata_of(op, item.page_index));
-  frames.publish(part.frame);
-  part.l2 = L2State::resident;
-  op.bytes += header.payload_bytes;
-  part.spill_wanted = false;
-  if (part.l3 == L3State::absent) {  // also if a stored copy was lost while this one was made
-    unsettle(ref);
-    works_.spiller.enqueue(ref);
-  }
-  works_.pages.publish_status(page);
+  publish_fill(ref, crc, metadata_of(op, item.page_index));
+  op.bytes += core_.payload_bytes(ref);
   item.role = ItemRole::waiter;
   item.frame = kNoFrame;
   core_.ops.add_waiter(*core_.catalog, item_index);
@@ -282,6 +273,32 @@ void Verbs::store_copy_done(std::uint32_t item_index, Code code, std::uint32_t c
   if (part.l3 == L3State::durable) {
     part_durable(ref);
   }
+}
+
+// The frame holds the bytes of its page: everybody may see it, and it goes on to the disk.
+void Verbs::publish_fill(PartRef ref, std::uint32_t crc, std::span<const std::uint8_t> metadata) {
+  FramePool& frames = core_.frames_of(ref);
+  const PageId page = core_.catalog->page_of(ref);
+  Part& part = core_.catalog->part(ref);
+  part.payload_crc = crc;
+  BlobHeader header{};
+  const std::uint32_t at = core_.catalog->part_of(ref);
+  header.kind = core_.family().kind_of(at);
+  header.payload_bytes = core_.payload_bytes(ref);
+  header.page_hash = core_.catalog->page(page).hash;
+  header.payload_crc = crc;
+  header.space_tag = core_.spaces->space(core_.catalog->page(page).space).tags[at];
+  header.slot = kNone32;
+  const BlobSeed seed = core_.superblock->seed_of(core_.catalog->page(page).space);
+  encode_header_block({frames.header(part.frame), kBlockBytes}, header, seed, metadata);
+  frames.publish(part.frame);
+  part.l2 = L2State::resident;
+  part.spill_wanted = false;
+  if (part.l3 == L3State::absent) {  // also if a stored copy was lost while this one was made
+    unsettle(ref);
+    works_.spiller.enqueue(ref);
+  }
+  works_.pages.publish_status(page);
 }
 
 // An item of a store has come as far as `ack`.

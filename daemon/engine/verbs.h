@@ -52,6 +52,7 @@ class Verbs final : public PartEvents {
   void store_reached(std::uint32_t item, Ack ack);
   void progress_store(std::uint32_t op);
   void discard_fill(PartRef ref);
+  void publish_fill(PartRef ref, std::uint32_t crc, std::span<const std::uint8_t> metadata);
   void begin_fill(std::uint32_t item, FrameId frame);
   void fail_store_copy(std::uint32_t item, Code code);
 

@@ -16,6 +16,7 @@
 #include "daemon/index/meta_rows.h"
 #include "daemon/log/log.h"
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -211,6 +212,7 @@ int LmdbEnv::write(const LmdbWrite& write) {
   }
   if (rc == 0 && write.batch != nullptr) {
     rc = write_batch(transaction.get(), *write.batch);
+    HC_FAILPOINT(index_rows_put);
   }
   return rc == 0 ? transaction.commit() : rc;
 }

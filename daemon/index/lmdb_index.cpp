@@ -15,6 +15,7 @@
 #include "daemon/index/lmdb_file.h"
 #include "daemon/log/log.h"
 #include "daemon/os/file_lock.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -169,6 +170,7 @@ bool LmdbIndex::is_dead() const {
 // that needs space.
 Result<void> LmdbIndex::replace_by_empty(const IndexIdentity& identity) {
   HC_TRY_VOID(build_empty(identity));
+  HC_FAILPOINT(index_empty_built);
   if (damaged_) {
     // An attempt that failed later may have set it aside already.
     const auto aside = rename_file(path(), path(".damaged"));
@@ -179,6 +181,7 @@ Result<void> LmdbIndex::replace_by_empty(const IndexIdentity& identity) {
     log_warn("index.set_aside", {{"file", path(".damaged")}});
   }
   HC_TRY_VOID(rename_file(path(".new"), path()));
+  HC_FAILPOINT(index_empty_renamed);
   env_.reset();
   HC_TRY_VOID(sync_dir(dir_.get(), "index " + options_.dir));
   HC_TRY_VOID(open_file());
@@ -239,6 +242,9 @@ Result<void> LmdbIndex::run_batch(const IndexBatch& batch) {
   if (dead_ || !env_) {
     return dead_ ? *dead_ : not_open();
   }
+  if (HC_FAILPOINT_FAILS(index_batch_taken)) {
+    return make_error(Code::io_error, "index: commit");
+  }
   int rc = env_->write({&batch, nullptr});
   while (rc == MDB_MAP_FULL && map_bytes_ < kMapBytesMax) {
     rc = env_->grow();
@@ -248,6 +254,7 @@ Result<void> LmdbIndex::run_batch(const IndexBatch& batch) {
       rc = env_->write({&batch, nullptr});
     }
   }
+  HC_FAILPOINT(index_batch_committed);
   return rc == 0 ? Result<void>() : Result<void>(handle_failed_write(rc));
 }
 

@@ -9,6 +9,7 @@
 #include "proto/blob_header.h"
 #include "proto/check.h"
 #include "proto/space.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -126,7 +127,11 @@ Result<SlabId> SlabSet::create(const SlabSpec& spec) {
     (void)disk_.remove(file_name(spec), 0).has_value();
     return file.error();
   }
+  HC_FAILPOINT(slab_file_created);
   auto written = write_header(*file, header);
+  if (HC_FAILPOINT_FAILS(slab_header_written)) {
+    written = make_error(Code::io_error, "slab header");
+  }
   auto adopted = written ? adopt(*file, spec, false) : Result<SlabId>(written.error());
   if (!adopted) {
     // Nothing is in it. Left open, its own lock would refuse the next attempt.
@@ -200,7 +205,7 @@ Result<void> SlabSet::keep_only(const std::vector<SlabSpec>& specs) {
       HC_TRY(matches);
       keep = *matches;
     }
-    if (!keep) {
+    if (!keep && !HC_MUTANT(slab_files_kept)) {
       HC_TRY_VOID(disk_.remove(info.name, 0));
     }
   }

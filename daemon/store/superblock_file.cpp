@@ -6,6 +6,7 @@
 
 #include "daemon/log/log.h"
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -57,14 +58,15 @@ Result<std::unique_ptr<SuperblockFile>> SuperblockFile::open(Disk& disk, const U
     self->durable_sequence_ = found->sequence;
     // The next write must not touch the newer copy.
     const bool in_first = std::memcmp(copies.data(), &*found, sizeof(Superblock)) == 0;
-    self->next_copy_ = in_first ? 1 : 0;
+    self->next_copy_ = in_first != HC_MUTANT(superblock_in_place) ? 1 : 0;
   } else {
     self->current_->store_uuid = new_uuid;
     self->current_->epoch = 1;
     self->created_ = true;
   }
   // Generations below the old mark may have been used: start at it.
-  self->next_generation_ = generation_after(self->current_->generation_high);
+  self->next_generation_ = generation_after(
+      HC_MUTANT(generation_mark_not_kept) ? 0 : self->current_->generation_high);
   self->durable_generation_high_ = self->next_generation_;
   self->reserve_generations();
   HC_TRY_VOID(self->write_blocking_now());
@@ -105,7 +107,7 @@ Result<SpaceNo> SuperblockFile::add_space(const SpaceId& space) {
 }
 
 void SuperblockFile::raise_epoch(bool forget_spaces) {
-  ++current_->epoch;
+  current_->epoch += HC_MUTANT(epoch_not_raised) ? 0U : 1U;
   if (forget_spaces) {
     current_->space_count = 0;
     current_->spaces.fill(SpaceEpoch{});
@@ -160,6 +162,7 @@ void SuperblockFile::stage() {
 void SuperblockFile::start_write(IoQueue& io, std::uint64_t cookie) {
   stage();
   in_flight_ = true;
+  HC_FAILPOINT(superblock_staged);
   const BlobPlace place{file_, next_copy_ * kSuperblockCopyBytes, staging_.data(),
                         kSuperblockCopyBytes};
   io.start_write_raw(place, cookie);
@@ -169,6 +172,7 @@ void SuperblockFile::start_write(IoQueue& io, std::uint64_t cookie) {
 void SuperblockFile::on_event(IoQueue& io, const IoEvent& event, Instant retry_at) {
   HC_CHECK(in_flight_);
   if (event.kind == IoKind::write_raw && event.code == Code::ok) {
+    HC_FAILPOINT(superblock_written);
     io.start_sync(file_, event.cookie);
     return;
   }
@@ -195,10 +199,11 @@ void SuperblockFile::finish_write(Code code) {
   if (code != Code::ok) {
     return;
   }
+  HC_FAILPOINT(superblock_synced);
   std::memcpy(durable_.get(), staging_.data(), sizeof(Superblock));
   durable_sequence_ = staged_sequence_;
   durable_generation_high_ = staged_generation_high_;
-  next_copy_ = (next_copy_ + 1) % kSuperblockCopies;
+  next_copy_ = HC_MUTANT(superblock_in_place) ? next_copy_ : (next_copy_ + 1) % kSuperblockCopies;
 }
 
 void SuperblockFile::restore_durable() {
@@ -218,6 +223,9 @@ Result<void> SuperblockFile::write_blocking_now() {
   stage();
   in_flight_ = true;
   auto written = disk_.write_now(file_, next_copy_ * kSuperblockCopyBytes, staging_.bytes());
+  if (HC_FAILPOINT_FAILS(superblock_written_now)) {
+    written = make_error(Code::io_error, "superblock");
+  }
   finish_write(written ? Code::ok : written.error().code);
   return written;
 }

@@ -53,7 +53,8 @@ std::string DaemonProcess::config_text() const {
   return "[daemon]\nruntime_dir = \"" + folder_.file("run") + "\"\n[l2]\nl2_bytes = " +
          number(options_.l2_bytes) + "\n[l3]\nvolume_dir = \"" + volume() + "\"\nl3_bytes = " +
          number(options_.l3_bytes) + "\ndisk_backend = \"" + options_.disk_backend +
-         "\"\ncommit_interval_ms = " + number(options_.commit_interval_ms) +
+         "\"\nreserve_slots = " + number(options_.reserve_slots) +
+         "\ncommit_interval_ms = " + number(options_.commit_interval_ms) +
          "\nlock_wait_ms = " + number(options_.lock_wait_ms) + "\n[cold_start]\nmode = \"" +
          options_.cold_start + "\"\nload_verify = \"" + options_.load_verify +
          "\"\n[limits]\nsessions_max = " + number(options_.sessions_max) + "\n";
@@ -69,27 +70,49 @@ void DaemonProcess::spawn() {
   take_ready(notify_.get());  // what an earlier process said late
   ++starts_;
   Command command;
-  command.argv = {program("hicached").string(), "--config", config_path()};
-  command.environment = {"NOTIFY_SOCKET=" + folder_.file("notify.sock")};
+  command.argv = {program(options_.program).string(), "--config", config_path()};
+  command.environment = options_.environment;
+  command.environment.push_back("NOTIFY_SOCKET=" + folder_.file("notify.sock"));
   command.err_path = folder_.file("log." + std::to_string(starts_));
   command.deny_io_uring = options_.deny_io_uring;
   process_ = std::make_unique<Process>(command);
 }
 
 void DaemonProcess::start() {
+  if (!start_unless_killed()) {
+    FAIL("the daemon was killed\n" << log());
+  }
+}
+
+bool DaemonProcess::was_killed() {
+  if (!running() || !readable_within(process_->pidfd(), 0)) {
+    return false;
+  }
+  const int status = process_->wait();
+  if (status != -SIGKILL) {
+    FAIL("the daemon ended with status " << status << "\n" << log());
+  }
+  return true;
+}
+
+bool DaemonProcess::start_unless_killed() {
   spawn();
   const std::uint64_t end_ms = monotonic_ms() + kPatienceMs;
   while (monotonic_ms() < end_ms) {
     std::array<pollfd, 2> events{{{notify_.get(), POLLIN, 0}, {process_->pidfd(), POLLIN, 0}}};
     ::poll(events.data(), events.size(), kPatienceMs);
     if (take_ready(notify_.get())) {
-      return;
+      return true;
     }
     if (events[1].revents != 0) {
       break;
     }
   }
-  FAIL("the daemon did not get ready; status " << process_->wait(1) << "\n" << log());
+  const int status = process_->wait(1);
+  if (status != -SIGKILL) {
+    FAIL("the daemon did not get ready; status " << status << "\n" << log());
+  }
+  return false;
 }
 
 void DaemonProcess::start(const std::string& cold_start) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "e2e/process.h"
 #include "shm/unique_fd.h"
@@ -26,6 +27,9 @@ struct DaemonOptions {
   std::uint32_t lock_wait_ms = 20'000;
   std::uint32_t sessions_max = 16;
   bool deny_io_uring = false;
+  std::uint32_t reserve_slots = 0;       // 0: the daemon's own choice
+  std::string program = "hicached";
+  std::vector<std::string> environment;  // "NAME=VALUE"
 };
 
 class DaemonProcess {
@@ -42,6 +46,10 @@ class DaemonProcess {
   void start(const std::string& cold_start);
   // Starts while the stand-in for the manager does not listen: whether it finds READY=1 afterwards.
   bool start_unheard();
+  // False: it was killed before it was ready. Fails the test if it ended in another way.
+  bool start_unless_killed();
+  // Whether SIGKILL has ended it, of which the owner hears by this.
+  bool was_killed();
   // Starts a daemon that is expected to refuse: its exit status.
   int start_refused();
   // SIGTERM: the exit status.

@@ -201,6 +201,15 @@ hicache_completion Rank::flush() {
   return code == HICACHE_OK ? finish(op_id) : ended_with(code);
 }
 
+hicache_code Rank::switch_to(const std::string& weight_version) {
+  const hicache_code code =
+      hicache_space_switch(client_, weight_version.c_str(), kDeadlineMs);
+  if (code == HICACHE_OK) {
+    options_.weight_version = weight_version;
+  }
+  return code;
+}
+
 std::uint32_t Rank::present(const Keys& keys) const {
   const std::vector<hicache_page> pages = pages_of(keys);
   hicache_prefix prefix{};

@@ -128,6 +128,7 @@ void Driver::kill() {
   watch_.set_clearing(false);
   clients_.daemon_died();
   world_.model.daemon_died();
+  world_.losses.clear();
   watch_.observe();
 }
 

@@ -50,6 +50,7 @@ bool Clients::attach(std::uint32_t number, std::uint32_t version, std::uint16_t 
   session.id = attached->session;
   session.version = version;
   session.shard = shard;
+  session.losses_told = world_.losses.size();
   session.memory = std::make_unique<ClientMemory>(scenario.space, scenario.region_rows,
                                                   world_.prng);
   world_.core().sessions.find(session.id)->regions[0] = session.memory->engine_region();
@@ -275,9 +276,31 @@ void Clients::before_submit(SimSession& session, SimOp& op) {
     note_wipes(session, op);
   }
   if (op.verb() == Verb::flush) {
-    LruList& unsettled = world_.core().catalog->unsettled();
-    for (std::uint32_t at = unsettled.oldest(); at != kNone32; at = unsettled.newer_than(at)) {
-      op.barrier = std::max(op.barrier, world_.core().catalog->part(PartRef{at}).barrier);
+    note_underway(op, true);
+    for (const Underway& part : op.underway) {
+      op.barrier = std::max(op.barrier, part.barrier);
+    }
+    op.losses = world_.losses.size();
+  }
+}
+
+// The parts that are unsettled now: of everybody, or those of the operation's own pages.
+void Clients::note_underway(SimOp& op, bool all) {
+  Catalog& catalog = *world_.core().catalog;
+  LruList& unsettled = catalog.unsettled();
+  for (std::uint32_t at = unsettled.oldest(); at != kNone32; at = unsettled.newer_than(at)) {
+    const PageHash& hash = catalog.page(catalog.page_of(PartRef{at})).hash;
+    const SimSession& session = sessions_[op.session];
+    bool mine = all;
+    for (std::uint32_t i = 0; i < op.pages.size() && !mine; ++i) {
+      const Parts parts = parts_of_page(session, op, i);
+      mine = world_.scenario.universe.hash(op.pages[i]) == hash &&
+             catalog.page(catalog.page_of(PartRef{at})).space ==
+                 world_.core().sessions.find(session.id)->space &&
+             std::count(parts.begin(), parts.end(), catalog.part_of(PartRef{at})) > 0;
+    }
+    if (mine) {
+      op.underway.push_back({PartRef{at}, catalog.part(PartRef{at}).barrier, hash});
     }
   }
 }
@@ -303,6 +326,9 @@ void Clients::after_submit(std::uint32_t serial) {
     return;
   }
   found->second.in_submit = false;
+  if (found->second.verb() == Verb::store) {
+    note_underway(found->second, false);
+  }
   judge_touches(sessions_[found->second.session], found->second);
 }
 

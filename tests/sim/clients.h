@@ -27,6 +27,13 @@ struct WipePlace {
   PageHash page{};
 };
 
+// A part that was on its way to the disk when an operation was submitted. Its barrier is its own.
+struct Underway {
+  PartRef ref{};
+  std::uint64_t barrier = 0;
+  PageHash page{};
+};
+
 struct SimOp {
   std::uint32_t serial = 0;
   std::uint32_t session = 0;             // number of the SimSession
@@ -39,6 +46,8 @@ struct SimOp {
   std::vector<std::uint64_t> gone_before; // free_object: what it found in the model
   std::uint64_t submitted = 0;           // of the model's sequence
   std::uint64_t barrier = 0;             // flush
+  std::vector<Underway> underway;        // store: of its parts; flush: of everybody's
+  std::size_t losses = 0;                // flush: those before it
   std::uint64_t transients = 0;          // transfers that the kernel had refused by then
   Instant deadline{};
   Ack last_ack = Ack::none;
@@ -72,6 +81,8 @@ struct SimSession {
   std::uint16_t shard = 0;
   Instant quiet_by{};                    // closing, switching
   std::uint64_t stores = 0;
+  std::size_t losses_told = 0;           // of the world's, by an earlier flush
+  std::uint64_t barrier_told = 0;        // as are all of parts up to this one
   std::unique_ptr<ClientMemory> memory;
   std::array<std::uint32_t, kOpSlotsPerSession> op_of_slot{};  // serial; 0: free
   std::array<std::uint32_t, kOpSlotsPerSession> uses{};
@@ -141,7 +152,9 @@ class Clients final : public CompletionSink {
   void judge_load(SimSession& session, SimOp& op, const CompletionEntry& entry);
   void judge_lease_verb(SimSession& session, SimOp& op, const CompletionEntry& entry);
   void judge_free(SimOp& op, Code code);
-  void judge_flush(const SimOp& op, Code code);
+  void judge_flush(SimSession& session, const SimOp& op, Code code);
+  void judge_ack(const SimOp& op, Ack ack);
+  void note_underway(SimOp& op, bool all);
   void judge_miss(SimSession& session, const SimOp& op, std::uint32_t index);
   void judge_touches(SimSession& session, const SimOp& op);
   void expect_hit(const SimOp& op, std::uint32_t index);

@@ -134,6 +134,7 @@ void Driver::come_to_rest() {
   }
   world_.laws.expect(clients_.open_ops() == 0, 4, "an operation was never answered");
   watch_.walk(true);
+  watch_.walk_limbo();
 }
 
 }  // namespace hc::sim

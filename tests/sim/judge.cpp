@@ -56,6 +56,7 @@ void Clients::judge_progress(SimSession& session, SimOp& op, const CompletionEnt
   world_.laws.expect(reports && ack > op.last_ack && ack < static_cast<Ack>(op.entry.ack), 4,
                      "an acknowledgement that was not asked for, or twice");
   op.last_ack = ack;
+  judge_ack(op, ack);
   give_memory_back(session, op);
 }
 
@@ -89,7 +90,7 @@ void Clients::judge_end(SimSession& session, SimOp& op, const CompletionEntry& e
       return;
     }
     case Verb::free_object: judge_free(op, code); return;
-    case Verb::flush: judge_flush(op, code); return;
+    case Verb::flush: judge_flush(session, op, code); return;
     case Verb::cancel:
     case Verb::none: return;
   }
@@ -102,6 +103,9 @@ void Clients::judge_store(SimSession& session, const SimOp& op, const Completion
                      "a store ended with another acknowledgement");
   world_.laws.expect(code != Code::not_found, 4, "a store misses");
   session.stores = std::max(session.stores, entry.store_sequence);
+  if (code == Code::ok) {
+    judge_ack(op, static_cast<Ack>(entry.ack));
+  }
   const bool forgotten =
       std::any_of(op.pages.begin(), op.pages.end(), [&](std::uint32_t page) {
         return world_.model.at(op.version, page).gone > op.submitted;
@@ -236,11 +240,48 @@ void Clients::judge_free(SimOp& op, Code code) {
   }
 }
 
-void Clients::judge_flush(const SimOp& op, Code code) {
-  LruList& unsettled = world_.core().catalog->unsettled();
-  if (code == Code::ok && !unsettled.empty()) {
-    const Part& oldest = world_.core().catalog->part(PartRef{unsettled.oldest()});
+// What was under way at the submission is still so: then it has come only as far as it says.
+void Clients::judge_ack(const SimOp& op, Ack ack) {
+  Catalog& catalog = *world_.core().catalog;
+  for (const Underway& was : op.underway) {
+    const Part& part = catalog.part(was.ref);
+    if (part.barrier != was.barrier || !catalog.unsettled().contains(was.ref.value) ||
+        catalog.page(catalog.page_of(was.ref)).doomed) {
+      continue;
+    }
+    world_.laws.expect(ack < Ack::durable, 2, "durable is told of a part that is not durable");
+    // Written, and by a failed flush written no more: then it is on its way a second time.
+    world_.laws.expect(ack < Ack::written || part.l3 >= L3State::written || part.repeats > 0, 2,
+                       "written is told of a part that is not written");
+  }
+}
+
+void Clients::judge_flush(SimSession& session, const SimOp& op, Code code) {
+  Catalog& catalog = *world_.core().catalog;
+  LruList& unsettled = catalog.unsettled();
+  if (code == Code::io_error || code == Code::no_space) {
+    session.losses_told = std::max(session.losses_told, op.losses);
+    session.barrier_told = std::max(session.barrier_told, op.barrier);
+  }
+  if (code != Code::ok) {
+    return;
+  }
+  if (!unsettled.empty()) {
+    const Part& oldest = catalog.part(PartRef{unsettled.oldest()});
     world_.laws.expect(oldest.barrier > op.barrier, 2, "a flush ended before an earlier store");
+  }
+  for (std::size_t loss = session.losses_told; loss < op.losses; ++loss) {
+    world_.laws.expect(world_.losses[loss] <= session.barrier_told, 2,
+                       "a flush is silent about an old loss");
+  }
+  for (const Underway& was : op.underway) {
+    // In memory and not on the disk: evicted is not what it is.
+    const Page& page = catalog.page(catalog.page_of(was.ref));
+    const Part& part = catalog.part(was.ref);
+    const bool lost = page.in_use && !page.doomed && page.hash == was.page &&
+                      part.barrier == was.barrier && part.l2 == L2State::resident &&
+                      part.l3 == L3State::absent && !unsettled.contains(was.ref.value);
+    world_.laws.expect(!lost, 2, "a flush is silent about a part that was lost");
   }
 }
 

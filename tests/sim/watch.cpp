@@ -25,20 +25,25 @@ void Watch::observe() {
   if (serving && !serving_) {
     remember_unproved();
   }
+  was_serving_ = serving && serving_;
   serving_ = serving;
   check_reads();
   if (!world_.has_catalog()) {
     pages_.clear();
     parts_.clear();
     slots_.clear();
+    generation_floor_ = generation_highest_;
   } else {
     Catalog& catalog = *world_.core().catalog;
     if (pages_.size() == catalog.pages_max()) {
       check_slots();
       for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
         check_page(PageId{id});
+        check_settled(PageId{id});
       }
+      check_reserve();
     }
+    check_generations();
     take_snapshot();
   }
   sequence_ = world_.model.now();
@@ -56,16 +61,20 @@ void Watch::take_snapshot() {
                   page.holds == 0 && page.busy == 0};
     for (std::uint32_t at = 0; at < per_page; ++at) {
       const Part& part = catalog.part(catalog.ref(PageId{id}, at));
-      parts_[std::size_t{id} * per_page + at] = {part.slot, part.l3, part.generation};
+      const bool unsettled = catalog.unsettled().contains(catalog.ref(PageId{id}, at).value);
+      parts_[std::size_t{id} * per_page + at] = {part.slot, part.l3, part.generation,
+                                                 unsettled ? part.barrier : 0};
     }
   }
   SlabSet& slabs = core.spaces->slabs();
   slots_.resize(slabs.count());
   live_.resize(slabs.count());
+  usable_.resize(slabs.count());
   for (std::uint16_t id = 0; id < slabs.count(); ++id) {
     const Slab& slab = slabs.slab(SlabId{id});
     slots_[id].resize(slab.slot_count());
     live_[id] = slab.live_count();
+    usable_[id] = slab.usable_count();
     for (std::uint32_t slot = 0; slot < slab.slot_count(); ++slot) {
       slots_[id][slot] = {slab.state(SlotId{slot}), slab.generation(SlotId{slot})};
     }
@@ -334,11 +343,31 @@ bool Watch::any_header_stands(PageId id) {
   for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
     const Part& part = core.catalog->part(core.catalog->ref(id, at));
     if (part.l3 == L3State::durable &&
-        header_stands(*core.spaces->slab_of(at), {part.slot, part.l3, part.generation}, seen)) {
+        header_stands(*core.spaces->slab_of(at), {part.slot, part.l3, part.generation, 0}, seen)) {
       return true;
     }
   }
   return false;
+}
+
+// Whatever the disk did: a header of this very page and of another generation is not taken for it.
+void Watch::check_recovered_header(std::uint32_t id, std::uint32_t at) {
+  Core& core = world_.core();
+  const Page& page = core.catalog->page(PageId{id});
+  const Part& part = core.catalog->part(core.catalog->ref(PageId{id}, at));
+  if (part.l3 != L3State::durable || world_.scenario.options.load_lazily) {
+    return;
+  }
+  const Slab& slab = *core.spaces->slab_of(at);
+  BlockBytes block{};
+  BlobHeader header{};
+  world_.disk.file(slab.file())
+      ->get(static_cast<std::size_t>(slab.slot_offset(part.slot) / kBlockBytes), block);
+  const BlobVerdict verdict =
+      parse_header_block(block, world_.core().superblock->seed_of(page.space), header);
+  world_.laws.expect(verdict != BlobVerdict::good || header.page_hash != page.hash ||
+                         header.generation == part.generation.value,
+                     1, "a slot is taken for a page whose header is of another generation");
 }
 
 void Watch::check_recovered_pages() {
@@ -357,6 +386,9 @@ void Watch::check_recovered_pages() {
         (!world_.model.may_come_back(version, number) && any_header_stands(PageId{id}))) {
       world_.laws.broken(2, name_of("a forgotten page came back: version, page", version, number,
                                     id));
+    }
+    for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
+      check_recovered_header(id, at);
     }
     const IndexRow* row = world_.index.row(page.space, page.hash);
     world_.laws.expect(row != nullptr && row->last_access == page.last_access, 2,

@@ -25,6 +25,8 @@ class Watch {
   void observe();
   // Law 3 over the whole catalog. `at_rest` also expects that nothing is in flight or held.
   void walk(bool at_rest);
+  // At rest with an index that takes rows: no slot waits for a commit that nobody asks for.
+  void walk_limbo();
 
   // Around a crash: what must be there again after a load.
   void remember_durable();
@@ -49,6 +51,7 @@ class Watch {
     SlotId slot = kNoSlot;
     L3State l3 = L3State::absent;
     Generation generation{};
+    std::uint64_t unsettled = 0;  // its barrier; 0: settled
   };
   struct Remembered {
     std::uint32_t version = 0;
@@ -62,6 +65,11 @@ class Watch {
   };
 
   void check_slots();
+  void check_settled(PageId id);
+  void check_became_durable(PageId id, std::uint32_t part);
+  void check_generations();
+  bool was_taken_from(SlabId slab);
+  void check_reserve();
   void check_page(PageId id);
   void check_lost_part(PageId id, std::uint32_t part, bool page_gone);
   bool eviction_was_due(PageId id);
@@ -75,6 +83,7 @@ class Watch {
   void walk_parts();
   void walk_status();
   void check_recovered_pages();
+  void check_recovered_header(std::uint32_t id, std::uint32_t part);
   void remember_unproved();
   bool any_header_stands(PageId id);
   bool header_stands(const Slab& slab, const SeenPart& was, const SeenPage& seen);
@@ -83,7 +92,8 @@ class Watch {
   std::vector<SeenPage> pages_;
   std::vector<SeenPart> parts_;
   std::vector<std::vector<SeenSlot>> slots_;
-  std::vector<std::uint32_t> live_;
+  std::vector<std::uint32_t> live_;    // by slab
+  std::vector<std::uint32_t> usable_;
   bool clearing_ = false;
   std::uint32_t pages_free_ = 0;
   std::uint64_t sequence_ = 0;      // of the model, at the last look
@@ -91,6 +101,9 @@ class Watch {
   std::uint64_t evictions_ = 0;
   std::vector<Remembered> remembered_;
   bool serving_ = false;
+  bool was_serving_ = false;                      // at the look before
+  std::uint32_t generation_highest_ = 0;
+  std::uint32_t generation_floor_ = 0;            // of the lives before this one
   std::set<std::array<std::uint32_t, 3>> unproved_;  // page, part, generation
 };
 

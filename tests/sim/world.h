@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "daemon/engine/engine.h"
 #include "tests/sim/model.h"
@@ -80,6 +81,8 @@ struct World {
   Model model;
   Tally tally;
   std::unique_ptr<Engine> engine;
+  // Parts that became neither durable nor forgotten, in the order in which Watch saw it.
+  std::vector<std::uint64_t> losses;  // their barriers
   std::map<std::uint32_t, std::uint32_t> versions;  // by SpaceNo, as seen last
 };
 

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// test_hooks: places in the product where a test build may die, fail or misbehave on purpose.
+//
+//   HC_FAILPOINT(name)        the process may be killed here
+//   HC_FAILPOINT_FAILS(name)  the same, and true if what follows is to fail instead
+//   HC_MUTANT(name)           true if the named small bug is switched on
+//
+// A build without HC_TEST_HOOKS has none of it: no code, no symbol, no name. With it (the programs
+// hicached_hooks and hc_sim_hooks, which only tests run) tests/hooks says what each one does, from
+// the environment. Owner: any thread. These two lists are the only ones: a name that is not in them
+// does not compile, and the tests want each of them used.
+#pragma once
+
+#ifdef HC_TEST_HOOKS
+
+#define HC_FAILPOINTS(X) \
+  X(start_epoch_raised) \
+  X(start_epoch_durable) \
+  X(start_index_opened) \
+  X(load_index_opened) \
+  X(load_index_read) \
+  X(load_installed) \
+  X(load_header_read) \
+  X(load_scanned_behind) \
+  X(superblock_staged) \
+  X(superblock_written) \
+  X(superblock_synced) \
+  X(superblock_written_now) \
+  X(attach_space_added) \
+  X(attach_done) \
+  X(slab_file_created) \
+  X(slab_header_written) \
+  X(switch_space_added) \
+  X(spill_slot_taken) \
+  X(spill_write_started) \
+  X(spill_write_done) \
+  X(spill_written) \
+  X(gc_evicting) \
+  X(gc_evicted) \
+  X(commit_collected) \
+  X(commit_slab_flushed) \
+  X(commit_flushed) \
+  X(commit_handed_over) \
+  X(commit_heard) \
+  X(commit_settled) \
+  X(commit_slot_freed) \
+  X(commit_erase_told) \
+  X(index_rows_put) \
+  X(index_empty_built) \
+  X(index_empty_renamed) \
+  X(index_batch_taken) \
+  X(index_batch_committed) \
+  X(reload_read_started) \
+  X(reload_read_done) \
+  X(reload_summed) \
+  X(reload_told) \
+  X(reload_damaged_dropped) \
+  X(forget_doomed) \
+  X(forget_wipe_started) \
+  X(forget_wiped) \
+  X(forget_handed_on) \
+  X(clear_epoch_raised) \
+  X(clear_space_epoch_raised) \
+  X(clear_space_done) \
+  X(clear_epoch_durable) \
+  X(clear_index_reset) \
+  X(clear_slabs_emptied) \
+  X(clear_family_forgotten) \
+  X(stop_asked)
+
+#define HC_MUTANTS(X) \
+  X(rows_before_flush) \
+  X(failed_flush_believed) \
+  X(durable_told_when_written) \
+  X(durable_bit_not_published) \
+  X(limbo_lost_on_failure) \
+  X(slot_free_before_commit) \
+  X(reserve_ignored) \
+  X(pin_ignored) \
+  X(lease_ignored) \
+  X(lease_freed_at_eof) \
+  X(late_store_published) \
+  X(late_told_twice) \
+  X(head_older_than_tail) \
+  X(payload_sum_unchecked) \
+  X(checksums_unchecked) \
+  X(header_fields_unchecked) \
+  X(generation_unchecked) \
+  X(generation_mark_not_kept) \
+  X(rows_believed) \
+  X(wipe_not_flushed) \
+  X(flush_does_not_wait) \
+  X(flush_hides_losses) \
+  X(epoch_not_raised) \
+  X(superblock_in_place) \
+  X(slab_files_kept)
+
+namespace hc {
+
+#define HC_HOOK_ENTRY(name) name,
+enum class Failpoint { HC_FAILPOINTS(HC_HOOK_ENTRY) };
+enum class Mutant { HC_MUTANTS(HC_HOOK_ENTRY) };
+#undef HC_HOOK_ENTRY
+
+void pass_failpoint(Failpoint point);
+bool failpoint_fails(Failpoint point);
+bool mutant_is_on(Mutant mutant);
+
+}  // namespace hc
+
+#define HC_FAILPOINT(name) ::hc::pass_failpoint(::hc::Failpoint::name)
+#define HC_FAILPOINT_FAILS(name) ::hc::failpoint_fails(::hc::Failpoint::name)
+#define HC_MUTANT(name) ::hc::mutant_is_on(::hc::Mutant::name)
+
+#else
+
+#define HC_FAILPOINT(name) static_cast<void>(0)
+#define HC_FAILPOINT_FAILS(name) false
+#define HC_MUTANT(name) false
+
+#endif

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// store_audit: reads the files of a store that no daemon has open, and says what is wrong in them.
+//
+// At any moment of any daemon, killed or stopped: no slot is named by two rows, and the slot that a
+// committed row names holds that row's blob or a wiped header, never another page's. After a
+// clean stop every row names a live blob.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hc::test {
+
+struct StoreAudit {
+  std::uint64_t rows = 0;
+  std::uint64_t live = 0;         // (row, part) whose slot holds just that blob
+  std::uint64_t stale = 0;        // wiped, or of a space that has been cleared since
+  std::uint64_t slots = 0;        // of all slab files
+  std::vector<std::string> findings;
+};
+
+StoreAudit audit_store(const std::string& volume);
+
+// Turns over a bit in the payload of a stored page. False: no row names it.
+bool damage_payload(const std::string& volume, std::uint64_t page);
+
+}  // namespace hc::test

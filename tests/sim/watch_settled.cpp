@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// watch_settled: what durable means: the index says so on the disk, the bytes are there, and nobody
+// who asked was told otherwise. Also what is kept in reserve and never given twice.
+#include <algorithm>
+
+#include "tests/sim/watch.h"
+
+namespace hc::sim {
+
+namespace {
+
+// As many as the engine looks at before it takes a slot of the reserve.
+constexpr int kEvictLooksMax = 64;
+
+}  // namespace
+
+// Of a page that was there at the last look, and is.
+void Watch::check_settled(PageId id) {
+  Catalog& catalog = *world_.core().catalog;
+  const Page& page = catalog.page(id);
+  const SeenPage& seen = pages_[id.value];
+  if (!page.in_use || page.doomed || !was_serving_) {
+    return;
+  }
+  const bool same = seen.linked && page.hash == seen.hash && page.space == seen.space;
+  for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
+    const SeenPart& was = parts_[std::size_t{id.value} * catalog.parts_per_page() + at];
+    const PartRef ref = catalog.ref(id, at);
+    const Part& now = catalog.part(ref);
+    const bool durable_then =
+        same && was.l3 == L3State::durable && was.generation == now.generation;
+    if (now.l3 == L3State::durable && !durable_then) {
+      check_became_durable(id, at);
+    }
+    // An eviction would have taken the frame as well.
+    const bool lost = same && was.unsettled != 0 && now.barrier == was.unsettled &&
+                      !catalog.unsettled().contains(ref.value) && now.l3 == L3State::absent &&
+                      now.l2 == L2State::resident;
+    if (lost) {
+      world_.losses.push_back(was.unsettled);
+      world_.trace.add("lost", ref.value, was.unsettled, static_cast<std::uint64_t>(was.l3));
+    }
+  }
+}
+
+// A committed row names exactly this slot and generation, and no byte of it waits for a flush.
+void Watch::check_became_durable(PageId id, std::uint32_t at) {
+  Core& core = world_.core();
+  const Page& page = core.catalog->page(id);
+  const Part& part = core.catalog->part(core.catalog->ref(id, at));
+  const PartSpec& spec = core.family().parts[at];
+  const IndexRow* row = world_.index.row(page.space, page.hash);
+  const bool named =
+      row != nullptr &&
+      std::any_of(row->parts.begin(), row->parts.end(), [&](const IndexRowPart& entry) {
+        return entry.kind == spec.kind && entry.shard == spec.shard &&
+               entry.slot == part.slot.value && entry.generation == part.generation.value;
+      });
+  world_.laws.expect(named, 2, "a part is durable that no committed row names");
+  const Slab& slab = *core.spaces->slab_of(at);
+  const std::uint64_t offset = slab.slot_offset(part.slot);
+  const std::uint64_t bytes = slab.header().slot_bytes;
+  const SimFile* file = world_.disk.file(slab.file());
+  const bool excused = world_.disk.damaged(slab.file(), offset, bytes);
+  world_.laws.expect(excused || (world_.disk.synced(slab.file(), offset, bytes) &&
+                                 !file->flush_lost(offset / kBlockBytes, bytes / kBlockBytes)),
+                     2, "a part is durable whose bytes were not flushed");
+}
+
+// Not within a life and not in a later one: a header of an earlier use could pass for the new one.
+void Watch::check_generations() {
+  SlabSet& slabs = world_.core().spaces->slabs();
+  for (std::uint16_t id = 0; id < slabs.count(); ++id) {
+    const Slab& slab = slabs.slab(SlabId{id});
+    for (std::uint32_t slot = 0; slot < slab.slot_count(); ++slot) {
+      if (slab.state(SlotId{slot}) == SlotState::writing) {
+        const std::uint32_t generation = slab.generation(SlotId{slot}).value;
+        world_.laws.expect(generation > generation_floor_, 3, "a generation is given twice");
+        generation_highest_ = std::max(generation_highest_, generation);
+      }
+    }
+  }
+}
+
+bool Watch::was_taken_from(SlabId id) {
+  const Slab& slab = world_.core().spaces->slabs().slab(id);
+  for (std::uint32_t slot = 0; slot < slab.slot_count(); ++slot) {
+    const SlotState state = slab.state(SlotId{slot});
+    const bool live = state >= SlotState::writing && state <= SlotState::committed;
+    if (live && slab.generation(SlotId{slot}) != slots_[id.value][slot].generation) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// A slot of the reserve was taken, and no old page of its slab could have been evicted instead.
+void Watch::check_reserve() {
+  Core& core = world_.core();
+  // The reads of a scan behind a lazy load keep pages busy that nobody uses.
+  const bool failing = world_.engine->index_failed() || world_.engine->scanning_behind() ||
+                       core.counters.commit_failures != commit_failures_;
+  for (std::uint16_t id = 0; id < core.slot_order.slab_count() && id < slots_.size(); ++id) {
+    const Slab& slab = core.spaces->slabs().slab(SlabId{id});
+    const std::uint32_t usable = slab.usable_count();
+    if (failing || usable == 0 || usable != usable_[id]) {
+      continue;
+    }
+    const std::uint32_t live_max = usable - std::min(core.family().reserve_slots, usable - 1);
+    if (slab.live_count() <= live_max || !was_taken_from(SlabId{id})) {
+      continue;
+    }
+    LruList& order = core.slot_order.order(SlabId{id});
+    std::uint32_t slot = order.oldest();
+    for (int looks = 0; looks < kEvictLooksMax && slot != kNone32; ++looks) {
+      const PageId page = core.catalog->page_of(core.slot_order.owner(SlabId{id}, slot));
+      const Page& now = core.catalog->page(page);
+      const SeenPage& before = pages_[page.value];
+      // Nobody has used it in between either: that would show in its clock.
+      const bool idle = before.linked && before.hash == now.hash && before.idle &&
+                        before.last_access == now.last_access && now.holds == 0 && now.busy == 0;
+      const bool stood = slots_[id][slot].generation == slab.generation(SlotId{slot}) &&
+                         slots_[id][slot].state >= SlotState::written;
+      if (idle && stood) {
+        world_.trace.add("reserve", id, slot, slab.live_count(), live_max);
+      }
+      world_.laws.expect(!idle || !stood, 3,
+                         "a slot of the reserve is taken although a page could be evicted");
+      slot = order.newer_than(slot);
+    }
+  }
+}
+
+void Watch::walk_limbo() {
+  if (!world_.has_catalog() || world_.engine->index_failed()) {
+    return;
+  }
+  SlabSet& slabs = world_.core().spaces->slabs();
+  for (std::uint16_t id = 0; id < slabs.count(); ++id) {
+    world_.laws.expect(slabs.slab(SlabId{id}).limbo_count() == 0, 5,
+                       "a slot waits at rest for a commit that nobody asks for");
+  }
+}
+
+}  // namespace hc::sim
