@@ -30,6 +30,12 @@ set(CMAKE_C_FLAGS_SANITIZE "${CMAKE_CXX_FLAGS_SANITIZE}")
 set(CMAKE_EXE_LINKER_FLAGS_SANITIZE "-fsanitize=address,undefined")
 set(CMAKE_SHARED_LINKER_FLAGS_SANITIZE "-fsanitize=address,undefined")
 
+# The thread sanitizer, for tests/threads alone: client and daemon in one process.
+set(CMAKE_CXX_FLAGS_THREAD "-O1 -g1 -fno-omit-frame-pointer -fsanitize=thread -DHC_ONE_MAPPING")
+set(CMAKE_C_FLAGS_THREAD "${CMAKE_CXX_FLAGS_THREAD}")
+set(CMAKE_EXE_LINKER_FLAGS_THREAD "-fsanitize=thread")
+set(CMAKE_SHARED_LINKER_FLAGS_THREAD "-fsanitize=thread")
+
 # The flags of our own code; other libraries' headers are system headers to both compilers.
 add_library(hc_flags INTERFACE)
 target_include_directories(hc_flags INTERFACE ${CMAKE_SOURCE_DIR})

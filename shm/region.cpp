@@ -12,6 +12,13 @@
 #include <string>
 #include <utility>
 
+#ifdef HC_ONE_MAPPING
+#include <sys/sysmacros.h>
+
+#include <fstream>
+#include <sstream>
+#endif
+
 #include "proto/limits.h"
 #include "shm/memory_file.h"
 
@@ -20,6 +27,7 @@ namespace ipc = boost::interprocess;
 
 struct Region::Mapping {
   ipc::mapped_region region;
+  void* place = nullptr;
 };
 
 namespace {
@@ -108,11 +116,45 @@ int advise(std::span<std::uint8_t> bytes, const RegionOptions& options) {
   return 0;
 }
 
+#ifdef HC_ONE_MAPPING
+// A build for the thread sanitizer has client and daemon in one process, and the sanitizer knows
+// memory by its address: both sides must have the same one. So a file is mapped once and never
+// unmapped. Null: this process has not mapped that part, or not so that it may be written.
+void* find_mapping(int fd, const RegionOptions& options, std::uint64_t length) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) {
+    return nullptr;
+  }
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream words(line);
+    std::uint64_t first = 0;
+    std::uint64_t last = 0;
+    std::uint64_t offset = 0;
+    unsigned major_number = 0;
+    unsigned minor_number = 0;
+    ino_t inode = 0;
+    char mark = 0;
+    std::string rights;
+    words >> std::hex >> first >> mark >> last >> rights >> offset >> major_number >> mark >>
+        minor_number >> std::dec >> inode;
+    const bool same = words && inode == info.st_ino &&
+                      makedev(major_number, minor_number) == info.st_dev;
+    const bool enough = offset <= options.offset_bytes &&
+                        options.offset_bytes - offset + length <= last - first;
+    if (same && enough && (options.read_only || rights[1] == 'w')) {
+      return reinterpret_cast<void*>(first + (options.offset_bytes - offset));
+    }
+  }
+  return nullptr;
+}
+#endif
+
 }  // namespace
 
 Region::Region(std::unique_ptr<Mapping> mapping, const RegionOptions& options)
     : mapping_(std::move(mapping)),
-      data_(static_cast<std::uint8_t*>(mapping_->region.get_address())),
+      data_(static_cast<std::uint8_t*>(mapping_->place)),
       size_bytes_(options.size_bytes),
       read_only_(options.read_only) {}
 
@@ -126,9 +168,18 @@ Result<Region> Region::map(int fd, const RegionOptions& options) {
   HC_TRY(length);
   try {
     auto mapping = std::make_unique<Mapping>();
+#ifdef HC_ONE_MAPPING
+    if ((mapping->place = find_mapping(fd, options, *length)) != nullptr) {
+      return Region(std::move(mapping), options);
+    }
+#endif
     mapping->region = ipc::mapped_region(
         MappingHandle(fd, options.read_only), options.read_only ? ipc::read_only : ipc::read_write,
         static_cast<ipc::offset_t>(options.offset_bytes), static_cast<std::size_t>(*length));
+    mapping->place = mapping->region.get_address();
+#ifdef HC_ONE_MAPPING
+    static_cast<void>(new ipc::mapped_region(std::move(mapping->region)));
+#endif
     Region region(std::move(mapping), options);
     const int failed = advise({region.data_, static_cast<std::size_t>(*length)}, options);
     if (failed != 0) {
