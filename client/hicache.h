@@ -64,7 +64,9 @@ enum {
   HICACHE_SUPERSEDED = 13,   /* a newer client of the same group and rank took over */
   HICACHE_UNSUPPORTED = 14,
   HICACHE_MEMORY_FAULT = 15, /* the region's memory could not be touched */
-  HICACHE_PROTOCOL = 16
+  HICACHE_PROTOCOL = 16,
+  HICACHE_NOT_DURABLE = 17   /* the pages are in memory, with their lease; the daemon's spill policy
+                              * keeps them off the disk for now; a flush writes them */
 };
 
 typedef struct hicache_client hicache_client;
@@ -223,8 +225,9 @@ typedef struct hicache_op {
   uint32_t deadline_ms;      /* 1..600000, from submission */
   uint32_t flags;            /* HICACHE_STORE_*, HICACHE_LOAD_* */
   uint8_t ack;               /* store: the terminal ack, RESIDENT (default, 0), WRITTEN, DURABLE */
-  uint8_t hint;              /* HICACHE_HINT_*; this version's eviction does not use it */
-  uint8_t priority;          /* 0 is ordinary; likewise */
+  uint8_t hint;              /* store: HICACHE_HINT_*. Under write_through_selective MAY_CONTINUE
+                              * sends the pages to disk at once, ONE_SHOT is no use of them */
+  uint8_t priority;          /* 0 is ordinary; this version does not use it */
   uint8_t kind_mask;         /* bit k: kind k takes part; 0: every kind */
   uint32_t region;           /* store, load */
   uint64_t user_data;        /* returned in the completions */

@@ -47,6 +47,7 @@ EngineOptions Daemon::engine_options() {
   options.commit_parts = config_.commit_pages;
   options.io_inflight_bytes = config_.io_inflight_bytes;
   options.sessions_max = config_.sessions_max;
+  options.spill = {config_.spill_policy, config_.spill_min_uses, config_.dirty_percent};
   options.load_lazily = config_.load_verify == LoadVerify::lazy;
   options.spaces.l2_bytes = config_.l2_bytes;
   options.spaces.l3_bytes = config_.l3_bytes;

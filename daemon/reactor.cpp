@@ -16,7 +16,6 @@ namespace hc {
 namespace {
 
 constexpr std::int64_t kSleepMsMax = 100;       // the last net under the sleep protocol
-constexpr std::int64_t kDrainMsMax = 30'000;    // a stop gives up on stuck I/O after this
 constexpr std::int64_t kPatienceMs = 10'000;    // what a load asks for, ten times as often
 // After work the rings are looked at for this long before the loop sleeps: a client that answers
 // quickly saves both sides a wake. With two processors or fewer it would take the client's own.
@@ -125,23 +124,6 @@ Result<void> Reactor::run() {
     sleep();
   }
   return drain();
-}
-
-Result<void> Reactor::drain() {
-  log_info("daemon.stopping");
-  parts_.notifier.stopping();
-  parts_.sessions.end_all(Code::disconnected);
-  const Instant limit = parts_.clock.now() + kDrainMsMax * kNsPerMs;
-  while (parts_.clock.now() < limit) {
-    turn();
-    if (parts_.sessions.open_count() == 0 && parts_.engine.drained()) {
-      log_info("daemon.stopped");
-      return {};
-    }
-    sleep();
-  }
-  return make_error(Code::timed_out, "stop: after " + std::to_string(kDrainMsMax) +
-                                         " ms pages were still on their way to the disk");
 }
 
 }  // namespace hc

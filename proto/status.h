@@ -27,6 +27,7 @@ enum class Code : std::int32_t {
   unsupported = 14,    // Known, but not available in this build or mode.
   memory_fault = 15,   // Client memory could not be touched (shrunk, unmapped).
   protocol = 16,       // A ring or socket message broke the protocol; the session ends.
+  not_durable = 17,    // A store asked for the disk; the spill policy keeps its pages in memory.
 };
 
 constexpr std::string_view code_name(Code code) {
@@ -48,10 +49,11 @@ constexpr std::string_view code_name(Code code) {
     case Code::unsupported: return "unsupported";
     case Code::memory_fault: return "memory_fault";
     case Code::protocol: return "protocol";
+    case Code::not_durable: return "not_durable";
   }
   return "unknown";
 }
 
-constexpr bool code_is_known(std::int32_t value) { return value >= 0 && value <= 16; }
+constexpr bool code_is_known(std::int32_t value) { return value >= 0 && value <= 17; }
 
 }  // namespace hc

@@ -210,8 +210,11 @@ void RankClient::end(std::uint64_t serial, Operation& operation) {
   if (operation.verb == HICACHE_VERB_STORE) {
     if (operation.last.code == HICACHE_OK && operation.last.ack == HICACHE_ACK_DURABLE) {
       acknowledge(operation);
-    } else if (operation.resident) {
+    } else if (operation.resident || operation.last.code == HICACHE_NOT_DURABLE) {
       ++totals_.stores_not_durable;
+    }
+    if (operation.last.code == HICACHE_NOT_DURABLE) {
+      operation.last.code = HICACHE_OK;  // the spill policy keeps it in memory: that is no failure
     }
   }
   if (!operation.awaited) {

@@ -34,6 +34,11 @@ std::string load_text(const json& answer) {
          format_count(number_at(answer, "/load/dropped")) + " dropped";
 }
 
+// Under this spill policy some pages are in memory alone.
+bool held_back(const std::string& policy) {
+  return policy == "write_back" || policy == "write_through_selective";
+}
+
 // What an operator must know although the daemon goes on.
 std::vector<std::string> troubles(const json& answer) {
   std::vector<std::string> lines;
@@ -90,6 +95,10 @@ std::string render_status(const json& answer) {
               {"L3 in use", used_of(answer, "l3", "slots")}};
   if (number_at(answer, "/load/slots_total") != 0) {
     pairs.emplace_back("load", load_text(answer));
+  }
+  if (const std::string policy = text_at(answer, "/l3/spill_policy"); held_back(policy)) {
+    pairs.emplace_back("not on disk", format_bytes(number_at(answer, "/l3/dirty_bytes")) +
+                                          ", held back by " + policy);
   }
   for (const auto& trouble : troubles(answer)) {
     pairs.emplace_back("trouble", trouble);

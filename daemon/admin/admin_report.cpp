@@ -160,7 +160,9 @@ std::string report_status(Engine& engine, const AdminFacts& facts, Instant now) 
                 {"slots_total", stats.slots_total},
                 {"slots_free", stats.slots_free},
                 {"slots_set_aside", engine.slots_quarantined()},
-                {"index_failed", engine.index_failed()}}},
+                {"index_failed", engine.index_failed()},
+                {"spill_policy", spill_policy_name(engine.core().options.spill.policy)},
+                {"dirty_bytes", engine.bytes_held_back()}}},
               {"sessions", sessions}});
 }
 
@@ -181,6 +183,9 @@ std::string report_stats(Engine& engine) {
   out["slots_total"] = stats.slots_total;
   out["slots_free"] = stats.slots_free;
   out["oldest_undurable_ms"] = stats.oldest_undurable_ms;
+  const Catalog* catalog = engine.core().catalog.get();
+  out["dirty_pages"] = catalog == nullptr ? 0 : catalog->pages_held_back();
+  out["dirty_bytes"] = engine.bytes_held_back();
   out["operations_open"] = engine.core().ops.active().size();
   Json verify;
   for (std::size_t i = 1; i < kBlobVerdicts; ++i) {

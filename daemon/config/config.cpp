@@ -41,6 +41,15 @@ std::string render_value(const Config& config, const ConfigKey& key) {
 
 }  // namespace
 
+const char* spill_policy_name(SpillPolicy policy) {
+  switch (policy) {
+    case SpillPolicy::write_through: return "write_through";
+    case SpillPolicy::selective: return "write_through_selective";
+    case SpillPolicy::write_back: return "write_back";
+  }
+  HC_UNREACHABLE();
+}
+
 const char* cold_start_name(ColdStart mode) {
   switch (mode) {
     case ColdStart::clear: return "clear";

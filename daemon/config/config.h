@@ -13,11 +13,14 @@ namespace hc {
 enum class ColdStart : std::uint8_t { clear, load, hold };
 enum class DiskBackend : std::uint8_t { automatic, uring, threads };
 enum class LoadVerify : std::uint8_t { before, lazy };
+// When a stored page goes to disk: at once; once it has proved its use; when it leaves memory.
+enum class SpillPolicy : std::uint8_t { write_through, selective, write_back };
 
 const char* cold_start_name(ColdStart mode);
 // unsupported: no such mode.
 Result<ColdStart> parse_cold_start(const std::string& name);
 const char* disk_backend_name(DiskBackend backend);
+const char* spill_policy_name(SpillPolicy policy);
 
 struct Config {
   // [daemon]
@@ -43,6 +46,10 @@ struct Config {
   std::uint32_t commit_interval_ms = 2000;
   std::uint32_t commit_pages = 8192;            // commit early at this many waiting parts
   std::uint32_t lock_wait_ms = 60'000;          // for a predecessor that still holds the volume
+
+  SpillPolicy spill_policy = SpillPolicy::write_through;
+  std::uint32_t spill_min_uses = 2;             // selective: uses before a page goes to disk
+  std::uint32_t dirty_percent = 75;             // write_back: of the frames; more are spilled
 
   // [cold_start]
   ColdStart cold_start = ColdStart::clear;

@@ -95,6 +95,20 @@ Result<void> set_disk_backend(Config& config, const std::string& word) {
   return bad_value("must be automatic, uring or threads");
 }
 
+Result<void> set_spill_policy(Config& config, const std::string& word) {
+  for (const auto policy :
+       {SpillPolicy::write_through, SpillPolicy::selective, SpillPolicy::write_back}) {
+    if (word == spill_policy_name(policy)) {
+      config.spill_policy = policy;
+      return {};
+    }
+  }
+  return bad_value("must be write_through, write_through_selective or write_back");
+}
+
+const char* get_spill_policy(const Config& config) {
+  return spill_policy_name(config.spill_policy);
+}
 const char* get_cold_start(const Config& config) { return cold_start_name(config.cold_start); }
 const char* get_load_verify(const Config& config) {
   return config.load_verify == LoadVerify::lazy ? "lazy" : "before";
@@ -103,7 +117,7 @@ const char* get_disk_backend(const Config& config) {
   return disk_backend_name(config.disk_backend);
 }
 
-const std::array<ConfigKey, 21> kKeys{{
+const std::array<ConfigKey, 24> kKeys{{
     {"daemon", "runtime_dir", TextKey{&Config::runtime_dir, check_runtime_dir}},
     {"daemon", "log_level", TextKey{&Config::log_level, check_log_level}},
     {"daemon", "tenant", TextKey{&Config::tenant, check_tenant}},
@@ -122,6 +136,9 @@ const std::array<ConfigKey, 21> kKeys{{
     {"l3", "commit_interval_ms", NumberKey{&Config::commit_interval_ms, 1, 600'000}},
     {"l3", "commit_pages", NumberKey{&Config::commit_pages, 1, kCommitPagesMax}},
     {"l3", "lock_wait_ms", NumberKey{&Config::lock_wait_ms, 0, 600'000}},
+    {"l3", "spill_policy", ChoiceKey{set_spill_policy, get_spill_policy}},
+    {"l3", "spill_min_uses", NumberKey{&Config::spill_min_uses, 1, 255}},
+    {"l3", "dirty_percent", NumberKey{&Config::dirty_percent, 1, 100}},
     {"cold_start", "mode", ChoiceKey{set_cold_start, get_cold_start}},
     {"cold_start", "load_verify", ChoiceKey{set_load_verify, get_load_verify}},
     {"limits", "sessions_max", NumberKey{&Config::sessions_max, 1, kSessionsMax}},

@@ -13,7 +13,8 @@ Catalog::Catalog(std::uint32_t pages_max, std::uint32_t parts_per_page)
       parts_(std::size_t{pages_max} * parts_per_page),
       table_(pages_max),
       l2_order_(pages_max),
-      unsettled_(static_cast<std::uint32_t>(parts_.size())) {
+      unsettled_(static_cast<std::uint32_t>(parts_.size())),
+      held_back_(static_cast<std::uint32_t>(parts_.size())) {
   HC_CHECK(pages_max > 0);
   HC_CHECK(parts_.size() < kNone32);
   free_pages_.reserve(pages_max);
@@ -72,10 +73,28 @@ void Catalog::destroy(PageId id) {
     const PartRef at = ref(id, part);
     HC_CHECK(parts_[at.value].first_waiter == kNone32);
     HC_CHECK(!unsettled_.contains(at.value));
+    HC_CHECK(!held_back_.contains(at.value));
     parts_[at.value] = Part{};
   }
   page = Page{};
   free_pages_.push_back(id.value);
+}
+
+void Catalog::hold_back(PartRef ref) {
+  HC_CHECK(part(ref).l2 == L2State::resident && part(ref).l3 == L3State::absent);
+  HC_CHECK(!unsettled_.contains(ref.value));
+  held_back_.push_newest(ref.value);
+  pages_held_back_ += page(page_of(ref)).parts_held_back++ == 0 ? 1U : 0U;
+}
+
+void Catalog::stop_holding_back(PartRef ref) {
+  if (!held_back_.contains(ref.value)) {
+    return;
+  }
+  held_back_.remove(ref.value);
+  std::uint8_t& parts = page(page_of(ref)).parts_held_back;
+  HC_CHECK(parts > 0);
+  pages_held_back_ -= --parts == 0 ? 1U : 0U;
 }
 
 bool Catalog::has_resident_part(PageId page) const {

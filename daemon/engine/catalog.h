@@ -38,7 +38,7 @@ struct Part {
   L2State l2 = L2State::absent;
   L3State l3 = L3State::absent;
   bool reading = false;                     // a disk read fills the frame
-  bool spill_wanted = false;                // spill when the fill is done
+  bool spill_wanted = false;                // spill when the fill is done; else it is held back
   bool wiped = false;                       // doomed by free_object: its header is zeros
   std::uint8_t repeats = 0;                 // of its spill after a failed flush, or of its wipe
 };
@@ -69,6 +69,7 @@ struct Page {
   bool doomed = false;                      // unlinked; goes when nothing refers to it
   Doom doom = Doom::none;
   bool slots_gone = false;                  // doomed: slots and row have been handed on
+  std::uint8_t parts_held_back = 0;
   std::uint8_t zeroes_left = 0;             // doomed by free_object: headers being wiped
   bool dirty = false;                       // in the queue of rows to put
 };
@@ -113,6 +114,13 @@ class Catalog {
   // Parts between their store and their durability, oldest first.
   LruList& unsettled() { return unsettled_; }
 
+  // Parts that only memory has because the spill policy holds them back, oldest first. A part is in
+  // one of the two lists at most.
+  const LruList& held_back() const { return held_back_; }
+  std::uint32_t pages_held_back() const { return pages_held_back_; }
+  void hold_back(PartRef ref);
+  void stop_holding_back(PartRef ref);  // does nothing for other parts
+
  private:
   static std::uint64_t key_hash(SpaceNo space, const PageHash& hash);
 
@@ -123,6 +131,8 @@ class Catalog {
   PageTable table_;
   LruList l2_order_;
   LruList unsettled_;
+  LruList held_back_;
+  std::uint32_t pages_held_back_ = 0;
   std::uint64_t clock_ = 0;
 };
 

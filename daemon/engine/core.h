@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 
+#include "daemon/config/config.h"
 #include "daemon/engine/catalog.h"
 #include "daemon/engine/counters.h"
 #include "daemon/engine/flush_ledger.h"
@@ -32,10 +33,17 @@ class CompletionSink {
                         std::span<const FrameRef> frames) = 0;
 };
 
+struct SpillOptions {
+  SpillPolicy policy = SpillPolicy::write_through;
+  std::uint32_t min_uses = 2;        // selective
+  std::uint32_t dirty_percent = 75;  // write_back: of the frames of a kind
+};
+
 struct EngineOptions {
   std::uint32_t commit_interval_ms = 2000;
   std::uint32_t commit_parts = 8192;
   std::uint64_t io_inflight_bytes = 96ULL << 20;
+  SpillOptions spill;
   bool load_lazily = false;  // a cold start serves before it has read the headers
   std::uint32_t sessions_max = kSessionsMax;
   std::uint32_t ops_max = kOpsMax;
@@ -90,6 +98,7 @@ struct Core {
   SpaceSet* spaces = nullptr;             // set once the store is open
   std::unique_ptr<Catalog> catalog;       // with the family
   SlotOrder slot_order;
+  std::uint64_t next_barrier = 1;         // of the next part that becomes unsettled
   std::uint64_t moves = 0;                // raised by whatever may let waiting work go on
 
   Family& family() { return spaces->family(); }

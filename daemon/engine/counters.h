@@ -25,6 +25,8 @@ namespace hc {
   X(bytes_read, "blob bytes read from slots")                                                \
   X(spills, "parts written to slots")                                                        \
   X(spill_failures, "parts that could not be written to a slot")                             \
+  X(parts_held_back, "parts that the spill policy kept in memory alone when they were stored")  \
+  X(parts_dropped_unspilled, "parts dropped from memory that the disk does not hold")        \
   X(spills_repeated, "parts written again because a flush had failed")                       \
   X(reads, "parts read from slots")                                                          \
   X(read_failures, "reads of slots that the device failed")                                  \
@@ -44,6 +46,7 @@ namespace hc {
   X(memory_faults, "operations ended because their client memory could not be touched")      \
   X(stores_discarded, "parts dropped because their store was late or ended")                 \
   X(stores_promoted, "parts that a waiting store filled after their first store had ended")  \
+  X(regions_registered, "regions of client memory that were mapped; a space switch maps none")  \
   X(sessions_opened, "sessions attached")                                                    \
   X(sessions_closed, "sessions ended")                                                       \
   X(status_overflow, "status table entries that found no place")

@@ -114,6 +114,7 @@ void DiskFill::on_sum(PartRef ref, std::uint32_t crc) {
   core.frames_of(ref).publish(part.frame);
   part.l2 = L2State::resident;
   part.reading = false;
+  part.spill_wanted = false;  // of a store that waited: the part is on disk
   works_.pages.publish_status(page);
   works_.events->part_resident(ref);
   HC_FAILPOINT(reload_told);
@@ -127,8 +128,6 @@ void DiskFill::fail(PartRef ref, BlobVerdict verdict, bool device_failed) {
   Core& core = works_.core;
   Part& part = core.catalog->part(ref);
   const PageId page = core.catalog->page_of(ref);
-  part.reading = false;
-  works_.pages.drop_frame(ref);
   if (verdict != BlobVerdict::good) {
     ++core.counters.verify[static_cast<std::size_t>(verdict)];
   }
@@ -137,7 +136,10 @@ void DiskFill::fail(PartRef ref, BlobVerdict verdict, bool device_failed) {
     works_.spiller.drop_stored(ref, device_failed);
     HC_FAILPOINT(reload_damaged_dropped);
   }
-  part.spill_wanted = false;  // of a store that waits: it fills the part itself now
+  // Last, so that whoever else is told of the loss can't take the frame: a store that waits here
+  // fills the part itself, and needs it.
+  part.reading = false;
+  works_.pages.drop_frame(ref);
   works_.events->part_fill_failed(ref, Code::not_found);
   works_.pages.drop_busy(page);
   works_.forget.settle(page);

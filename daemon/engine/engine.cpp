@@ -118,6 +118,7 @@ bool Engine::drained() {
   if (state_ != EngineState::serving) {
     return io_->jobs() == 0;  // a load ends here; only what it reads now comes in
   }
+  wants_turn_ = works_->admission.spill_for_stop() || wants_turn_;
   works_->commit.request_soon();
   // A dead index takes nothing any more: there is nothing to wait for.
   const bool committed =

@@ -94,6 +94,10 @@ class Engine {
   // Nothing becomes durable now: commits or the superblock fail, or the index is dead, which a
   // clear repairs.
   bool index_failed() const { return works_ != nullptr && works_->commit.is_failing(); }
+  // Payload bytes that only memory has because the spill policy holds them back.
+  std::uint64_t bytes_held_back() const {
+    return works_ == nullptr ? 0 : works_->admission.bytes_held_back();
+  }
   // Slots that are set aside now because the device failed on them.
   std::uint64_t slots_quarantined() const;
 

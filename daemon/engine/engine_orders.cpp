@@ -17,6 +17,7 @@ constexpr std::size_t kBarriersMax = 64;
 std::uint64_t Engine::barrier_now() {
   wants_turn_ = true;
   works_->commit.request_soon();
+  works_->admission.spill_all();
   const std::uint64_t barrier = verbs_->last_barrier();
   barriers_.insert_or_assign(barrier, losses_told_);
   if (barriers_.size() > kBarriersMax) {

@@ -49,6 +49,7 @@ void Forget::doom(PageId id, Doom how, FreeToken token) {
     const PartRef ref = core.catalog->ref(id, at);
     Part& part = core.catalog->part(ref);
     part.repeats = 0;
+    works_.admission.let_go(ref);
     if (part.l3 >= L3State::written) {
       core.slot_order.order(*core.family().slabs[at]).remove(part.slot.value);
     }

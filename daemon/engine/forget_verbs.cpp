@@ -29,7 +29,8 @@ void Verbs::start_free(std::uint32_t index) {
 
 void Verbs::start_flush(std::uint32_t index) {
   Op& op = core_.ops.op(index);
-  op.barrier = next_barrier_ - 1;
+  works_.admission.spill_all();
+  op.barrier = last_barrier();
   op.losses_told = core_.sessions.find(op.session)->losses_told;
   ++flushes_open_;
   works_.commit.request_soon();
@@ -41,7 +42,7 @@ void Verbs::start_flush(std::uint32_t index) {
 void Verbs::check_flushes() {
   const LruList& unsettled = core_.catalog->unsettled();
   const std::uint64_t oldest = unsettled.empty()
-                                   ? next_barrier_
+                                   ? core_.next_barrier
                                    : core_.catalog->part(PartRef{unsettled.oldest()}).barrier;
   flushes_open_ = 0;
   const std::vector<std::uint32_t> active = core_.ops.active();

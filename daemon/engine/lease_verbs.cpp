@@ -42,6 +42,7 @@ bool Verbs::lease_pages(std::uint32_t index) {
   for (auto i = static_cast<std::uint32_t>(op.request.pages.size()); i-- > 0;) {
     if (const PageId page = page_at(index, i); page != kNoPage) {
       touch(page);
+      note_use(index, page);
     }
   }
   return true;

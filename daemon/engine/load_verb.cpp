@@ -25,6 +25,7 @@ void Verbs::start_load(std::uint32_t index) {
   for (std::uint32_t i = pages; i-- > 0;) {
     if (const PageId page = page_at(index, i); page != kNoPage) {
       touch(page);
+      note_use(index, page);
     }
   }
   advance_load(index);

@@ -75,7 +75,8 @@ void OpEnds::count_end(const Op& op, Code code) {
     counters.bytes_stored += op.bytes;
     counters.pages_stored += op.pages_stored;
     const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
-    counters.pages_deduplicated += code == Code::ok ? pages - op.pages_stored : 0;
+    const bool kept = code == Code::ok || code == Code::not_durable;
+    counters.pages_deduplicated += kept ? pages - op.pages_stored : 0;
   }
 }
 
@@ -96,12 +97,13 @@ void OpEnds::finish(std::uint32_t index, Code code, Ack ack) {
   // A load that ran to its end speaks of the pages before the first miss, one that was ended early
   // of none: their copies may not have run.
   const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
-  const bool ran = code == Code::ok || (code == Code::not_found && op.verb() == Verb::load);
+  const bool kept = code == Code::ok || code == Code::not_durable;
+  const bool ran = kept || (code == Code::not_found && op.verb() == Verb::load);
   entry.page_count = ran ? std::min(op.miss_page, pages) : 0;
   entry.pages_from_l2 = op.verb() == Verb::store ? 0 : entry.page_count - std::min(
                             entry.page_count, op.pages_from_l3);
   if (op.lease != kNoLease && !op.lease_reported) {
-    if (code == Code::ok) {
+    if (kept) {
       entry.lease = op.lease.value;
     } else {
       release_lease(op.lease);

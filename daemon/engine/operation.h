@@ -54,6 +54,7 @@ struct Op {
   std::uint32_t pages_from_l3 = 0;
   std::uint32_t pages_stored = 0;
   std::uint64_t bytes = 0;
+  bool held_back = false;            // store: a part stays off the disk, and more was asked for
   bool lease_reported = false;       // the client knows the lease: it stays when the rest fails
   std::vector<std::uint32_t> items;  // items in use
   std::vector<PageId> held;          // pages this operation holds
@@ -83,6 +84,7 @@ struct Item {
   bool in_use = false;
   bool on_list = false;
   bool holds_page = false;           // load: its page is held until the item ends
+  bool admitted = true;              // store: the policy lets its part go to disk at once
   bool abandoned = false;            // filler: only its frame is left to it, the part goes on
   bool needs_resident = false;
   bool needs_written = false;

@@ -11,6 +11,8 @@ namespace {
 
 // Pages at the old end of L2 that are looked at for records, beside as many as are wanted.
 constexpr std::uint32_t kRecordLooksMax = 64;
+// Pages that one look for frames sends to disk beside as many as are wanted (write_back).
+constexpr std::uint32_t kSpillsPerLookMax = 16;
 
 }  // namespace
 
@@ -121,6 +123,36 @@ void PageKeeper::drop_busy(PageId id) {
   core_.catalog->update_l2_order(id);
 }
 
+void PageKeeper::unsettle(PartRef ref) {
+  if (!core_.catalog->unsettled().contains(ref.value)) {
+    Part& part = core_.catalog->part(ref);
+    part.barrier = core_.next_barrier++;
+    part.unsettled_since_ms = core_.now_ms();
+    part.repeats = 0;
+    core_.catalog->unsettled().push_newest(ref.value);
+  }
+}
+
+void PageKeeper::unsettle_first(PartRef ref) {
+  LruList& unsettled = core_.catalog->unsettled();
+  if (!unsettled.contains(ref.value)) {
+    Part& part = core_.catalog->part(ref);
+    part.barrier = 0;
+    part.unsettled_since_ms = core_.now_ms();
+    part.repeats = 0;
+    unsettled.insert_older_than(ref.value, unsettled.oldest());
+  }
+}
+
+// A stored copy of a page that lives goes on to its own commit.
+void PageKeeper::stop_unsettled(PartRef ref) {
+  const bool goes_on = core_.catalog->part(ref).l3 != L3State::absent &&
+                       !core_.catalog->page(core_.catalog->page_of(ref)).doomed;
+  if (!goes_on && core_.catalog->unsettled().contains(ref.value)) {
+    core_.catalog->unsettled().remove(ref.value);
+  }
+}
+
 bool PageKeeper::can_fit(std::span<const std::uint32_t> frames_by_kind) const {
   const auto& pools = core_.family().frames;
   for (std::size_t kind = 0; kind < pools.size(); ++kind) {
@@ -133,12 +165,20 @@ bool PageKeeper::can_fit(std::span<const std::uint32_t> frames_by_kind) const {
 
 bool PageKeeper::ensure_frames(std::uint16_t kind, std::uint32_t count) {
   FramePool& pool = core_.family().frames[kind];
+  std::uint32_t spills_left = count + kSpillsPerLookMax;
   while (pool.free_count() < count) {
     LruList& order = core_.catalog->l2_order();
     if (order.empty()) {
       return false;
     }
-    evict_l2(PageId{order.oldest()});
+    const PageId oldest{order.oldest()};
+    if (!works_.admission.keeps(oldest)) {
+      evict_l2(oldest);
+    } else if (spills_left-- > 0) {
+      works_.admission.spill(oldest);  // on its way to disk it is not in the order
+    } else {
+      return false;
+    }
   }
   return true;
 }
@@ -153,7 +193,7 @@ bool PageKeeper::ensure_records(std::uint32_t count) {
     if (catalog.pages_free() >= count) {
       return true;
     }
-    if (!catalog.has_stored_part(PageId{at})) {
+    if (!catalog.has_stored_part(PageId{at}) && !works_.admission.keeps(PageId{at})) {
       evict_l2(PageId{at});
     }
     at = newer;
@@ -171,6 +211,7 @@ void PageKeeper::evict_l2(PageId id) {
   for (std::uint32_t part = 0; part < catalog.parts_per_page(); ++part) {
     const PartRef ref = catalog.ref(id, part);
     if (catalog.part(ref).l2 == L2State::resident) {
+      core_.counters.parts_dropped_unspilled += catalog.part(ref).l3 == L3State::absent ? 1U : 0U;
       drop_frame(ref);
     }
   }
@@ -185,6 +226,7 @@ void PageKeeper::drop_frame(PartRef ref) {
   Part& part = core_.catalog->part(ref);
   HC_CHECK(part.l2 != L2State::absent);
   HC_CHECK(part.l3 != L3State::queued && part.l3 != L3State::writing);
+  works_.admission.let_go(ref);
   core_.frames_of(ref).give_back(part.frame);
   part.frame = kNoFrame;
   part.l2 = L2State::absent;

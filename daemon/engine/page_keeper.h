@@ -34,6 +34,13 @@ class PageKeeper {
   void busy(PageId page);
   void drop_busy(PageId page);
 
+  // From here on flushes wait for this part, until it is durable, has failed or is held back.
+  void unsettle(PartRef ref);
+  // ... also those that are open already.
+  void unsettle_first(PartRef ref);
+  // Nobody brings the part into memory any more.
+  void stop_unsettled(PartRef ref);
+
   // Frames.
   // Whether L2 has that many frames of each kind at all. Evicts nothing.
   bool can_fit(std::span<const std::uint32_t> frames_by_kind) const;

@@ -25,7 +25,7 @@ constexpr std::uint32_t kReserveSlotsMax = 4096;
 // slot (state, free list, order and owner) and frame.
 constexpr std::uint64_t kListLinkBytes = 12;
 constexpr std::uint64_t kPageTableBytes = sizeof(Page) + kListLinkBytes + 5 * 4;
-constexpr std::uint64_t kPartTableBytes = sizeof(Part) + kListLinkBytes;
+constexpr std::uint64_t kPartTableBytes = sizeof(Part) + 2 * kListLinkBytes;
 constexpr std::uint64_t kSlotTableBytes = 8 + 4 + 1 + kListLinkBytes + sizeof(PartRef);
 constexpr std::uint64_t kFrameTableBytes = 16;
 

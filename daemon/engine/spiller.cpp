@@ -276,6 +276,7 @@ void Spiller::evict(PageId id) {
     const PartRef ref = catalog.ref(id, at);
     Part& part = catalog.part(ref);
     if (part.l2 == L2State::resident) {
+      core.counters.parts_dropped_unspilled += part.l3 == L3State::absent ? 1U : 0U;
       works_.pages.drop_frame(ref);
     }
     if (part.l3 >= L3State::written) {

@@ -62,6 +62,23 @@ void Verbs::renew_needs(PartRef ref) {
   }
 }
 
+// The part stays in memory alone: nothing more will come of it for those who wait.
+void Verbs::drop_needs(PartRef ref) {
+  for (std::uint32_t at = core_.catalog->part(ref).first_waiter; at != kNone32;
+       at = core_.ops.item(at).next) {
+    Item& item = core_.ops.item(at);
+    Op& op = core_.ops.op(item.op);
+    if (!item.needs_written && !item.needs_durable) {
+      continue;
+    }
+    HC_CHECK(item.needs_resident && op.acked == Ack::none);
+    op.written_left -= item.needs_written ? 1U : 0U;
+    op.durable_left -= item.needs_durable ? 1U : 0U;
+    item.needs_written = item.needs_durable = false;
+    op.held_back = true;
+  }
+}
+
 // The part is absent, and a frame of its kind is free. False: no store waits for it.
 bool Verbs::promote_heir(PartRef ref) {
   const Part& part = core_.catalog->part(ref);
@@ -70,8 +87,10 @@ bool Verbs::promote_heir(PartRef ref) {
   if (heir == kNone32 || core_.catalog->page(core_.catalog->page_of(ref)).doomed) {
     return false;
   }
-  if (part.l3 == L3State::absent) {
-    unsettle_first(ref);  // unless it is: then with its own barrier
+  if (part.l3 == L3State::absent && !core_.catalog->unsettled().contains(ref.value)) {
+    // It was stored until now: every flush that is open waits for it, and it is stored again.
+    works_.pages.unsettle_first(ref);
+    core_.catalog->part(ref).spill_wanted = true;
   }
   const auto frame = core_.frames_of(ref).take();
   HC_CHECK(frame.has_value());
@@ -88,6 +107,7 @@ void Verbs::refill(PartRef ref, Code code) {
   const bool doomed = core_.catalog->page(core_.catalog->page_of(ref)).doomed;
   const bool on_disk = part.l3 >= L3State::written && !doomed;
   if (on_disk && heir_of(ref) == kNone32 && is_awaited(ref)) {
+    core_.catalog->part(ref).spill_wanted = false;
     works_.fills.start(ref);
   } else {
     part_fill_failed(ref, code);
@@ -111,7 +131,6 @@ void Verbs::fill_abandoned(std::uint32_t index) {
   item.abandoned = true;
   part.frame = kNoFrame;
   part.l2 = L2State::absent;
-  part.spill_wanted = false;
   refill(ref, Code::retry);
 }
 

@@ -7,13 +7,15 @@
 //   absent   absent          copy in, spill            copy in, spill
 //   absent   written..       nothing to copy           copy in, no spill
 //   filling  any             wait for that fill        wait for that fill (store_heir.cpp)
-//   resident absent          spill                     spill
+//   resident absent          spill (*)                 spill (*)
 //   resident queued..        nothing to copy           nothing to copy
 //
+// (*) Or hold back, as the spill policy says (admission).
 // Pages go from the last to the first, so that the tail is older than the head in every order.
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "daemon/engine/verbs.h"
 #include "proto/check.h"
@@ -106,6 +108,7 @@ void Verbs::start_store_page(std::uint32_t index, std::uint32_t i) {
   op.held.push_back(page);
   touch(page);  // known or new: in this order the tail is older than the head
   core_.catalog->page(page).owner = entry.owner;
+  const bool admitted = works_.admission.use(op, page);
   if (op.lease != kNoLease) {
     const bool added = core_.leases.add(op.lease, page);
     HC_CHECK(added);
@@ -117,6 +120,7 @@ void Verbs::start_store_page(std::uint32_t index, std::uint32_t i) {
     item.part = core_.catalog->ref(page, part);
     item.kind = kind;
     item.page_index = i;
+    item.admitted = admitted;
     start_store_part(index, item_index, item.part);
   });
 }
@@ -126,24 +130,19 @@ void Verbs::start_store_part(std::uint32_t index, std::uint32_t item_index, Part
   Item& item = core_.ops.item(item_index);
   Part& part = core_.catalog->part(ref);
   const auto final_ack = static_cast<Ack>(op.request.entry.ack);
-  const bool keep_lease = op.has_flag(kFlagKeepLease);
-  const bool copy = needs_copy(part, keep_lease);
+  const bool copy = needs_copy(part, op.has_flag(kFlagKeepLease));
+  if (part.l3 == L3State::absent) {
+    start_spill(ref, item.admitted);
+  }
+  const bool held_back = core_.catalog->held_back().contains(ref.value);
+  op.held_back = op.held_back || (held_back && final_ack > Ack::resident);
   item.needs_resident = copy || part.l2 == L2State::filling;
-  item.needs_written = final_ack >= Ack::written && part.l3 < L3State::written;
-  item.needs_durable = final_ack >= Ack::durable && part.l3 < L3State::durable;
+  item.needs_written = !held_back && final_ack >= Ack::written && part.l3 < L3State::written;
+  item.needs_durable = !held_back && final_ack >= Ack::durable && part.l3 < L3State::durable;
   op.resident_left += item.needs_resident ? 1U : 0U;
   op.written_left += item.needs_written ? 1U : 0U;
   op.durable_left += item.needs_durable ? 1U : 0U;
-  const bool spill = part.l3 == L3State::absent;
-  if (spill) {
-    unsettle(ref);
-  }
   if (!copy) {
-    if (part.l2 == L2State::filling) {
-      part.spill_wanted = part.spill_wanted || spill;
-    } else if (spill) {
-      works_.spiller.enqueue(ref);
-    }
     if (item.needs_resident || item.needs_written || item.needs_durable) {
       core_.ops.add_waiter(*core_.catalog, item_index);
     } else {
@@ -156,6 +155,25 @@ void Verbs::start_store_part(std::uint32_t index, std::uint32_t item_index, Part
   begin_fill(item_index, *frame);
 }
 
+// The part is not stored. In memory it goes to disk now or is held back; otherwise that is decided
+// when it is there.
+void Verbs::start_spill(PartRef ref, bool admitted) {
+  Part& part = core_.catalog->part(ref);
+  if (part.l2 != L2State::resident) {
+    works_.pages.unsettle(ref);
+    part.spill_wanted = part.spill_wanted || admitted;
+  } else if (core_.catalog->held_back().contains(ref.value)) {
+    if (admitted) {
+      works_.admission.spill(core_.catalog->page_of(ref));
+    }
+  } else if (admitted) {
+    works_.pages.unsettle(ref);
+    works_.spiller.enqueue(ref);
+  } else {
+    works_.admission.hold_back(ref);  // an earlier spill of it has failed
+  }
+}
+
 // From here on the item's own memory fills the part.
 void Verbs::begin_fill(std::uint32_t item_index, FrameId frame) {
   Item& item = core_.ops.item(item_index);
@@ -163,7 +181,7 @@ void Verbs::begin_fill(std::uint32_t item_index, FrameId frame) {
   HC_CHECK(part.l2 == L2State::absent);
   part.frame = frame;
   part.l2 = L2State::filling;
-  part.spill_wanted = part.l3 == L3State::absent;
+  part.spill_wanted = part.spill_wanted || item.admitted;
   item.role = ItemRole::filler;
   item.frame = frame;
   Op& op = core_.ops.op(item.op);
@@ -171,40 +189,6 @@ void Verbs::begin_fill(std::uint32_t item_index, FrameId frame) {
   op.copied_in[item.page_index] = 1;
   works_.pages.busy(core_.catalog->page_of(item.part));
   works_.copies.copy(item_index);
-}
-
-// From here on flushes wait for this part, until it is durable or has failed.
-void Verbs::unsettle(PartRef ref) {
-  if (!core_.catalog->unsettled().contains(ref.value)) {
-    Part& part = core_.catalog->part(ref);
-    part.barrier = next_barrier_++;
-    part.unsettled_since_ms = core_.now_ms();
-    part.repeats = 0;
-    core_.catalog->unsettled().push_newest(ref.value);
-  }
-}
-
-// A store that waited for a stored copy fills the part itself: every flush that is open waits for
-// it, whichever of the two came first.
-void Verbs::unsettle_first(PartRef ref) {
-  LruList& unsettled = core_.catalog->unsettled();
-  if (!unsettled.contains(ref.value)) {
-    Part& part = core_.catalog->part(ref);
-    part.barrier = 0;
-    part.unsettled_since_ms = core_.now_ms();
-    part.repeats = 0;
-    unsettled.insert_older_than(ref.value, unsettled.oldest());
-  }
-}
-
-// Nobody brings this part into memory any more. A stored copy of a page that lives goes on to its
-// own commit.
-void Verbs::stop_unsettled(PartRef ref) {
-  const bool goes_on = core_.catalog->part(ref).l3 != L3State::absent &&
-                       !core_.catalog->page(core_.catalog->page_of(ref)).doomed;
-  if (!goes_on && core_.catalog->unsettled().contains(ref.value)) {
-    core_.catalog->unsettled().remove(ref.value);
-  }
 }
 
 std::span<const std::uint8_t> Verbs::metadata_of(const Op& op, std::uint32_t index) const {
@@ -215,7 +199,6 @@ std::span<const std::uint8_t> Verbs::metadata_of(const Op& op, std::uint32_t ind
 // The frame was not filled: nobody will ever see what is in it.
 void Verbs::discard_fill(PartRef ref) {
   ++core_.counters.stores_discarded;
-  core_.catalog->part(ref).spill_wanted = false;
   works_.pages.drop_frame(ref);
 }
 
@@ -266,7 +249,7 @@ void Verbs::store_copy_done(std::uint32_t item_index, Code code, std::uint32_t c
   item.role = ItemRole::waiter;
   item.frame = kNoFrame;
   core_.ops.add_waiter(*core_.catalog, item_index);
-  renew_needs(ref);
+  core_.catalog->held_back().contains(ref.value) ? drop_needs(ref) : renew_needs(ref);
   works_.pages.drop_busy(page);
   part_resident(ref);
   // A stored copy may have gone on to its commit while this item was copying and heard nothing.
@@ -293,10 +276,9 @@ void Verbs::publish_fill(PartRef ref, std::uint32_t crc, std::span<const std::ui
   encode_header_block({frames.header(part.frame), kBlockBytes}, header, seed, metadata);
   frames.publish(part.frame);
   part.l2 = L2State::resident;
-  part.spill_wanted = false;
+  const bool spills = std::exchange(part.spill_wanted, false);
   if (part.l3 == L3State::absent) {  // also if a stored copy was lost while this one was made
-    unsettle(ref);
-    works_.spiller.enqueue(ref);
+    start_spill(ref, spills);
   }
   works_.pages.publish_status(page);
 }
@@ -329,6 +311,15 @@ void Verbs::store_reached(std::uint32_t item_index, Ack ack) {
   progress_store(index);
 }
 
+// Every part is in memory, one of them is held back there: the store ends, its lease stays.
+void Verbs::settle_held_back(std::uint32_t index) {
+  const std::vector<std::uint32_t> items = core_.ops.op(index).items;
+  for (const std::uint32_t item : items) {
+    ends_.free_item(item);
+  }
+  ends_.finish(index, Code::not_durable, Ack::resident);
+}
+
 void Verbs::progress_store(std::uint32_t index) {
   Op& op = core_.ops.op(index);
   const auto final_ack = static_cast<Ack>(op.request.entry.ack);
@@ -342,6 +333,10 @@ void Verbs::progress_store(std::uint32_t index) {
       return;
     }
     op.acked = next;
+    if (op.held_back) {
+      settle_held_back(index);
+      return;
+    }
     if (next == final_ack) {
       ends_.finish(index, Code::ok, next);
       return;

@@ -83,6 +83,12 @@ void Verbs::touch(PageId page) {
   }
 }
 
+void Verbs::note_use(std::uint32_t op, PageId page) {
+  if (works_.admission.use(core_.ops.op(op), page)) {
+    works_.admission.spill(page);
+  }
+}
+
 void Verbs::end_session_ops(SessionId session_id) {
   EngineSession* session = core_.sessions.find(session_id);
   HC_CHECK(session != nullptr);
@@ -166,7 +172,8 @@ void Verbs::part_fill_failed(PartRef ref, Code code) {
   if (promote_heir(ref)) {
     return;
   }
-  stop_unsettled(ref);
+  works_.pages.stop_unsettled(ref);
+  core_.catalog->part(ref).spill_wanted = false;
   for_each_waiter(ref, [&](std::uint32_t index) {
     const Item& item = core_.ops.item(index);
     if (!item.needs_resident) {
@@ -191,7 +198,10 @@ void Verbs::part_fill_failed(PartRef ref, Code code) {
 void Verbs::part_spill_failed(PartRef ref, Code code) {
   for_each_waiter(ref, [&](std::uint32_t index) {
     const Item& item = core_.ops.item(index);
-    if (item.needs_written || item.needs_durable) {
+    // Who waits for the bytes as well goes on with them: a lost copy is made anew.
+    const bool made_anew =
+        item.needs_resident && core_.catalog->part(ref).l3 == L3State::absent;
+    if ((item.needs_written || item.needs_durable) && !made_anew) {
       ends_.end(item.op, code);
     }
   });

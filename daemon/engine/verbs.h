@@ -36,7 +36,7 @@ class Verbs final : public PartEvents {
   // Tokens of operator orders (clear) have no operation; their ends are counted here.
   std::uint64_t orders_freed() const { return orders_freed_; }
   // Parts that became unsettled so far have barriers up to this one.
-  std::uint64_t last_barrier() const { return next_barrier_ - 1; }
+  std::uint64_t last_barrier() const { return core_.next_barrier - 1; }
   static constexpr std::uint32_t kOrderToken = kNone32 - 1;
 
  private:
@@ -45,9 +45,8 @@ class Verbs final : public PartEvents {
   bool admit_store(std::uint32_t op);
   void start_store_page(std::uint32_t op, std::uint32_t index);
   void start_store_part(std::uint32_t op, std::uint32_t item_index, PartRef ref);
-  void unsettle(PartRef ref);
-  void unsettle_first(PartRef ref);
-  void stop_unsettled(PartRef ref);
+  void start_spill(PartRef ref, bool admitted);
+  void settle_held_back(std::uint32_t op);
   void store_copy_done(std::uint32_t item, Code code, std::uint32_t crc);
   void store_reached(std::uint32_t item, Ack ack);
   void progress_store(std::uint32_t op);
@@ -62,6 +61,7 @@ class Verbs final : public PartEvents {
   std::uint32_t heir_of(PartRef ref) const;
   bool is_awaited(PartRef ref) const;
   void renew_needs(PartRef ref);
+  void drop_needs(PartRef ref);
   void renew_needs_of(std::uint32_t item);
   void end_abandoned(std::uint32_t item);
   std::span<const std::uint8_t> metadata_of(const Op& op, std::uint32_t index) const;
@@ -99,13 +99,13 @@ class Verbs final : public PartEvents {
   void free_if_done(std::uint32_t item);
   PageId page_at(std::uint32_t op, std::uint32_t index);
   void touch(PageId page);
+  void note_use(std::uint32_t op, PageId page);
 
   Works& works_;
   Core& core_;
   OpEnds ends_;
   std::deque<std::pair<std::uint32_t, std::uint32_t>> stalled_loads_;  // op, use
   std::uint64_t orders_freed_ = 0;
-  std::uint64_t next_barrier_ = 1;
   std::uint32_t flushes_open_ = 0;
 };
 

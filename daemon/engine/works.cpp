@@ -12,6 +12,7 @@ void Works::open_catalog() {
     core.catalog = std::make_unique<Catalog>(
         core.spaces->pages_max(), static_cast<std::uint32_t>(core.family().parts.size()));
   }
+  admission.open();
   for (std::uint16_t id = 0; id < core.spaces->slabs().count(); ++id) {
     core.slot_order.add_slab(SlabId{id}, core.spaces->slabs().slab(SlabId{id}).slot_count());
   }

@@ -8,6 +8,7 @@
 // Owner: the reactor thread. Every machine reports a part's change to `events`.
 #pragma once
 
+#include "daemon/engine/admission.h"
 #include "daemon/engine/copy_desk.h"
 #include "daemon/engine/core.h"
 #include "daemon/engine/disk_fill.h"
@@ -41,6 +42,7 @@ struct Works {
   explicit Works(Core& the_core)
       : core(the_core),
         pages(*this, the_core),
+        admission(*this),
         commit(*this),
         copies(*this),
         spiller(*this),
@@ -52,6 +54,7 @@ struct Works {
 
   Core& core;
   PageKeeper pages;
+  Admission admission;
   GroupCommit commit;
   CopyDesk copies;
   Spiller spiller;

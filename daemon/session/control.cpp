@@ -143,6 +143,7 @@ void SessionServer::register_region(Session& session, const MessageHeader& heade
   region->base = mapped->map.writable_bytes().data();
   engine_session->regions[number] = std::move(*region);
   session.regions[number].emplace(std::move(*mapped));
+  ++engine_->core().counters.regions_registered;
   reply(session, header, {});
 }
 

@@ -55,7 +55,8 @@ std::string DaemonProcess::config_text() const {
          number(options_.l3_bytes) + "\ndisk_backend = \"" + options_.disk_backend +
          "\"\nreserve_slots = " + number(options_.reserve_slots) +
          "\ncommit_interval_ms = " + number(options_.commit_interval_ms) +
-         "\nlock_wait_ms = " + number(options_.lock_wait_ms) + "\n[cold_start]\nmode = \"" +
+         "\nlock_wait_ms = " + number(options_.lock_wait_ms) +
+         "\nspill_policy = \"" + options_.spill_policy + "\"\n[cold_start]\nmode = \"" +
          options_.cold_start + "\"\nload_verify = \"" + options_.load_verify +
          "\"\n[limits]\nsessions_max = " + number(options_.sessions_max) + "\n";
 }

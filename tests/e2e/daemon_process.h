@@ -23,6 +23,7 @@ struct DaemonOptions {
   std::string cold_start = "load";
   std::string load_verify = "before";
   std::string disk_backend = "automatic";
+  std::string spill_policy = "write_through";
   std::uint32_t commit_interval_ms = 20;
   std::uint32_t lock_wait_ms = 20'000;
   std::uint32_t sessions_max = 16;

@@ -201,9 +201,8 @@ hicache_completion Rank::flush() {
   return code == HICACHE_OK ? finish(op_id) : ended_with(code);
 }
 
-hicache_code Rank::switch_to(const std::string& weight_version) {
-  const hicache_code code =
-      hicache_space_switch(client_, weight_version.c_str(), kDeadlineMs);
+hicache_code Rank::switch_to(const std::string& weight_version, std::uint32_t timeout_ms) {
+  const hicache_code code = hicache_space_switch(client_, weight_version.c_str(), timeout_ms);
   if (code == HICACHE_OK) {
     options_.weight_version = weight_version;
   }

@@ -70,8 +70,9 @@ class Rank {
   hicache_completion free_pages(const Keys& keys);
   hicache_completion release(std::uint64_t lease);
   hicache_completion flush();
-  // The rank goes on with other weights, without a new region.
-  hicache_code switch_to(const std::string& weight_version);
+  // The rank goes on with other weights, without a new region; the bytes of its pages differ.
+  hicache_code switch_to(const std::string& weight_version,
+                         std::uint32_t timeout_ms = kDeadlineMs);
 
   // Pages at the head of `keys` that are there.
   std::uint32_t present(const Keys& keys) const;

@@ -197,6 +197,7 @@ void Driver::draft_store(Clients::Draft& draft) {
   draft.metadata = world_.prng.one_in(4);
   const bool every_ack = world_.prng.one_in(3);
   const bool keep_lease = world_.prng.one_in(5);
+  draft.hint = static_cast<std::uint8_t>(world_.prng.one_in(4) ? world_.prng.below(4) : 0);
   draft.flags = static_cast<std::uint8_t>((every_ack ? kFlagEveryAck : 0) |
                                           (keep_lease ? kFlagKeepLease : 0));
 }

@@ -223,6 +223,7 @@ bool Clients::submit(std::uint32_t number, const Draft& draft) {
   op.entry.flags = draft.flags;
   op.entry.ack = static_cast<std::uint8_t>(draft.ack);
   op.entry.kind_mask = draft.kind_mask;
+  op.entry.hint = draft.hint;
   op.entry.op_slot = slot;
   op.entry.op_sequence = ++session.uses[slot];
   op.entry.deadline_ms = draft.deadline_ms;
@@ -280,6 +281,10 @@ void Clients::before_submit(SimSession& session, SimOp& op) {
     for (const Underway& part : op.underway) {
       op.barrier = std::max(op.barrier, part.barrier);
     }
+    const LruList& held_back = world_.core().catalog->held_back();
+    for (std::uint32_t at = held_back.oldest(); at != kNone32; at = held_back.newer_than(at)) {
+      op.barrier = std::max(op.barrier, world_.core().catalog->part(PartRef{at}).barrier);
+    }
     op.losses = world_.losses.size();
   }
 }
@@ -328,6 +333,11 @@ void Clients::after_submit(std::uint32_t serial) {
   found->second.in_submit = false;
   if (found->second.verb() == Verb::store) {
     note_underway(found->second, false);
+  }
+  if (found->second.verb() == Verb::flush) {  // what was held back is on its way, all of it
+    found->second.barrier = world_.core().next_barrier - 1;
+    world_.laws.expect(world_.core().catalog->held_back().empty(), 2,
+                       "a flush leaves something behind");
   }
   judge_touches(sessions_[found->second.session], found->second);
 }

@@ -111,6 +111,7 @@ class Clients final : public CompletionSink {
     std::uint32_t deadline_ms = 1000;
     std::vector<std::uint32_t> pages;
     bool metadata = false;
+    std::uint8_t hint = 0;
     std::uint64_t lease = 0;             // release
     std::uint32_t target = 0;            // cancel: serial of the operation, 0: none
   };
@@ -162,6 +163,7 @@ class Clients final : public CompletionSink {
                   std::span<const FrameRef> frames);
   SimOp* op_of_memory(const CopyRun& run);
   bool may_touch(const CopyRun& run, bool write);
+  void judge_word(const SimSession& session, const SimOp& op);
   void judge_store(SimSession& session, const SimOp& op, const CompletionEntry& entry);
 
   World& world_;

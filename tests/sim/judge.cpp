@@ -63,7 +63,7 @@ void Clients::judge_progress(SimSession& session, SimOp& op, const CompletionEnt
 void Clients::judge_end(SimSession& session, SimOp& op, const CompletionEntry& entry) {
   const auto code = static_cast<Code>(entry.code);
   world_.tally.busy += code == Code::busy ? 1U : 0U;
-  if (code != Code::ok && code != Code::not_found) {
+  if (code != Code::ok && code != Code::not_found && code != Code::not_durable) {
     world_.laws.expect(entry.page_count == 0, 4, "a failed operation speaks of pages");
   }
   if (code == Code::timed_out) {
@@ -102,9 +102,17 @@ void Clients::judge_store(SimSession& session, const SimOp& op, const Completion
   world_.laws.expect(code != Code::ok || entry.ack == op.entry.ack, 4,
                      "a store ended with another acknowledgement");
   world_.laws.expect(code != Code::not_found, 4, "a store misses");
+  if (code == Code::not_durable) {
+    const bool may = world_.scenario.options.spill.policy != SpillPolicy::write_through;
+    const auto resident = static_cast<std::uint8_t>(Ack::resident);
+    world_.laws.expect(may && entry.ack == resident && op.entry.ack > resident, 4,
+                       "a store is not durable under a policy that makes it so");
+    ++world_.tally.not_durable;
+  }
   session.stores = std::max(session.stores, entry.store_sequence);
   if (code == Code::ok) {
     judge_ack(op, static_cast<Ack>(entry.ack));
+    judge_word(session, op);
   }
   const bool forgotten =
       std::any_of(op.pages.begin(), op.pages.end(), [&](std::uint32_t page) {
@@ -116,6 +124,26 @@ void Clients::judge_store(SimSession& session, const SimOp& op, const Completion
                      "a store fails for memory that is not its own");
   world_.laws.expect(code != Code::cancelled || op.cancelled || forgotten, 4,
                      "a store is cancelled that nobody cancelled");
+}
+
+// A store of one part ends when that part gets where it was wanted, so there it is.
+void Clients::judge_word(const SimSession& session, const SimOp& op) {
+  const auto ack = static_cast<Ack>(op.entry.ack);
+  const Parts parts = parts_of_page(session, op, 0);
+  if (op.pages.size() != 1 || parts.size() != 1) {
+    return;  // others of its parts may have been lost again meanwhile
+  }
+  Core& core = world_.core();
+  const PageId page = core.catalog->find(core.sessions.find(session.id)->space,
+                                         world_.scenario.universe.hash(op.pages[0]));
+  if (page == kNoPage) {
+    return;
+  }
+  const Part& part = core.catalog->part(core.catalog->ref(page, parts[0]));
+  const L3State wanted = ack == Ack::durable   ? L3State::durable
+                         : ack == Ack::written ? L3State::written
+                                               : L3State::absent;
+  world_.laws.expect(part.l3 >= wanted, 2, "a store is acknowledged that is not on the disk");
 }
 
 void Clients::expect_hit(const SimOp& op, std::uint32_t index) {
@@ -282,6 +310,11 @@ void Clients::judge_flush(SimSession& session, const SimOp& op, Code code) {
                       part.barrier == was.barrier && part.l2 == L2State::resident &&
                       part.l3 == L3State::absent && !unsettled.contains(was.ref.value);
     world_.laws.expect(!lost, 2, "a flush is silent about a part that was lost");
+  }
+  const LruList& held_back = catalog.held_back();
+  for (std::uint32_t at = held_back.oldest(); at != kNone32; at = held_back.newer_than(at)) {
+    world_.laws.expect(catalog.part(PartRef{at}).barrier > op.barrier, 2,
+                       "a flush ended with a part that is held back");
   }
 }
 

@@ -69,6 +69,9 @@ Scenario draw_scenario(Prng& prng, std::uint32_t family, bool big) {
   options.commit_interval_ms = prng.between32(5, 200);
   options.commit_parts = prng.one_in(2) ? 8192 : prng.between32(4, 64);
   options.io_inflight_bytes = prng.one_in(2) ? 96ULL << 20 : prng.between(4096, 64 << 10);
+  options.spill.policy = static_cast<SpillPolicy>(prng.one_in(2) ? 0 : prng.between(1, 2));
+  options.spill.min_uses = prng.between32(1, 3);
+  options.spill.dirty_percent = prng.one_in(2) ? 100 : prng.between32(1, 90);
   options.sessions_max = 8;
   options.ops_max = prng.one_in(4) ? 6 : 64;
   options.items_max = prng.one_in(4) ? 40 : 2048;

@@ -127,6 +127,39 @@ bool will_change(const Part& part) {
 
 }  // namespace
 
+// What is held back is in memory alone, waits for nobody, and only where the policy says so.
+void Watch::walk_held_back() {
+  Core& core = world_.core();
+  Catalog& catalog = *core.catalog;
+  const SpillPolicy policy = core.options.spill.policy;
+  std::uint64_t bytes = 0;
+  std::vector<std::uint32_t> frames(core.family().frames.size());
+  std::set<std::uint32_t> pages;
+  for (std::uint32_t at = 0; at < catalog.pages_max() * catalog.parts_per_page(); ++at) {
+    const PartRef ref{at};
+    const Part& part = catalog.part(ref);
+    if (!catalog.held_back().contains(at)) {
+      continue;
+    }
+    bytes += core.payload_bytes(ref);
+    pages.insert(catalog.page_of(ref).value);
+    ++frames[core.family().kind_of(catalog.part_of(ref))];
+    world_.laws.expect(policy != SpillPolicy::write_through && part.l2 == L2State::resident &&
+                           part.l3 == L3State::absent && part.first_waiter == kNone32 &&
+                           !catalog.unsettled().contains(at) &&
+                           !catalog.page(catalog.page_of(ref)).doomed,
+                       3, "a part is held back that is not in memory alone");
+  }
+  world_.laws.expect(bytes == world_.engine->bytes_held_back() &&
+                         pages.size() == catalog.pages_held_back(),
+                     3, "the count of what is held back is wrong");
+  for (std::size_t kind = 0; policy == SpillPolicy::write_back && kind < frames.size(); ++kind) {
+    world_.laws.expect(frames[kind] <= core.family().frames[kind].frame_count() *
+                                           core.options.spill.dirty_percent / 100,
+                       3, "more of the memory is dirty than the policy allows");
+  }
+}
+
 // Whoever waits for a part waits for something that will happen.
 void Watch::walk_parts() {
   Catalog& catalog = *world_.core().catalog;
@@ -135,6 +168,7 @@ void Watch::walk_parts() {
     world_.laws.expect(part.first_waiter == kNone32 || will_change(part), 4,
                        "an operation waits for a part that nothing will change");
   }
+  walk_held_back();
   LruList& unsettled = catalog.unsettled();
   for (std::uint32_t at = unsettled.oldest(); at != kNone32; at = unsettled.newer_than(at)) {
     world_.laws.expect(will_change(catalog.part(PartRef{at})), 5,
@@ -190,6 +224,8 @@ void Watch::walk_pages(bool at_rest) {
     world_.laws.expect(core.ops.active().empty(), 5, "an operation is open at rest");
     world_.laws.expect(core.ops.items_free() == core.ops.items_max(), 5, "an item is lost");
     world_.laws.expect(catalog.unsettled().empty(), 5, "a part is unsettled at rest");
+    const bool kept = core.options.spill.policy == SpillPolicy::write_back;
+    world_.laws.expect(!kept || catalog.held_back().empty(), 5, "a stop leaves dirty pages behind");
   }
 }
 

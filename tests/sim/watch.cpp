@@ -61,9 +61,10 @@ void Watch::take_snapshot() {
                   page.holds == 0 && page.busy == 0};
     for (std::uint32_t at = 0; at < per_page; ++at) {
       const Part& part = catalog.part(catalog.ref(PageId{id}, at));
+      const bool held_back = catalog.held_back().contains(catalog.ref(PageId{id}, at).value);
       const bool unsettled = catalog.unsettled().contains(catalog.ref(PageId{id}, at).value);
       parts_[std::size_t{id} * per_page + at] = {part.slot, part.l3, part.generation,
-                                                 unsettled ? part.barrier : 0};
+                                                 unsettled ? part.barrier : 0, held_back};
     }
   }
   SlabSet& slabs = core.spaces->slabs();
@@ -84,6 +85,7 @@ void Watch::take_snapshot() {
   }
   pages_free_ = catalog.pages_free();
   evictions_ = core.counters.pages_evicted_l3;
+  spill_failures_ = core.counters.spill_failures;
   commit_failures_ = core.counters.commit_failures;
 }
 
@@ -123,6 +125,10 @@ void Watch::check_page(PageId id) {
     if (part.l3 >= L3State::written && lost) {
       check_lost_part(id, at, gone);
     }
+    const bool dropped = gone || (now.l2 == L2State::absent && now.l3 < L3State::written);
+    if (part.held_back && dropped) {
+      check_lost_dirty(id, at, gone);
+    }
   }
 }
 
@@ -135,23 +141,6 @@ bool Watch::header_stands(const Slab& slab, const SeenPart& was, const SeenPage&
   return parse_header_block(block, world_.core().superblock->seed_of(seen.space), header) ==
              BlobVerdict::good &&
          header.page_hash == seen.hash && header.generation == was.generation.value;
-}
-
-// After a lazy load: the parts whose headers nobody has read yet.
-void Watch::remember_unproved() {
-  unproved_.clear();
-  if (!world_.has_catalog() || !world_.scenario.options.load_lazily) {
-    return;
-  }
-  const Catalog& catalog = *world_.core().catalog;
-  for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
-    for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
-      const Part& part = catalog.part(catalog.ref(PageId{id}, at));
-      if (catalog.page(PageId{id}).in_use && part.l3 == L3State::durable) {
-        unproved_.insert({id, at, part.generation.value});
-      }
-    }
-  }
 }
 
 void Watch::check_lost_part(PageId id, std::uint32_t part, bool page_gone) {
@@ -343,7 +332,8 @@ bool Watch::any_header_stands(PageId id) {
   for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
     const Part& part = core.catalog->part(core.catalog->ref(id, at));
     if (part.l3 == L3State::durable &&
-        header_stands(*core.spaces->slab_of(at), {part.slot, part.l3, part.generation, 0}, seen)) {
+        header_stands(*core.spaces->slab_of(at),
+                      {part.slot, part.l3, part.generation, 0, false}, seen)) {
       return true;
     }
   }

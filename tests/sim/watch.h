@@ -52,6 +52,7 @@ class Watch {
     L3State l3 = L3State::absent;
     Generation generation{};
     std::uint64_t unsettled = 0;  // its barrier; 0: settled
+    bool held_back = false;
   };
   struct Remembered {
     std::uint32_t version = 0;
@@ -71,6 +72,7 @@ class Watch {
   bool was_taken_from(SlabId slab);
   void check_reserve();
   void check_page(PageId id);
+  void check_lost_dirty(PageId id, std::uint32_t part, bool page_gone);
   void check_lost_part(PageId id, std::uint32_t part, bool page_gone);
   bool eviction_was_due(PageId id);
   std::uint32_t live_most(SlabId slab);
@@ -81,6 +83,7 @@ class Watch {
   void walk_slots();
   void walk_pages(bool at_rest);
   void walk_parts();
+  void walk_held_back();
   void walk_status();
   void check_recovered_pages();
   void check_recovered_header(std::uint32_t id, std::uint32_t part);
@@ -99,6 +102,7 @@ class Watch {
   std::uint64_t sequence_ = 0;      // of the model, at the last look
   std::uint64_t commit_failures_ = 0;
   std::uint64_t evictions_ = 0;
+  std::uint64_t spill_failures_ = 0;
   std::vector<Remembered> remembered_;
   bool serving_ = false;
   bool was_serving_ = false;                      // at the look before

@@ -34,7 +34,8 @@ void Watch::check_settled(PageId id) {
     }
     // An eviction would have taken the frame as well.
     const bool lost = same && was.unsettled != 0 && now.barrier == was.unsettled &&
-                      !catalog.unsettled().contains(ref.value) && now.l3 == L3State::absent &&
+                      !catalog.unsettled().contains(ref.value) &&
+                      !catalog.held_back().contains(ref.value) && now.l3 == L3State::absent &&
                       now.l2 == L2State::resident;
     if (lost) {
       world_.losses.push_back(was.unsettled);
@@ -139,6 +140,40 @@ void Watch::walk_limbo() {
   for (std::uint16_t id = 0; id < slabs.count(); ++id) {
     world_.laws.expect(slabs.slab(SlabId{id}).limbo_count() == 0, 5,
                        "a slot waits at rest for a commit that nobody asks for");
+  }
+}
+
+// Under write_back memory drops nothing that the disk has not got: it was forgotten, or the page
+// left both tiers, or the disk did not take it.
+void Watch::check_lost_dirty(PageId id, std::uint32_t part, bool page_gone) {
+  const Counters& counters = world_.core().counters;
+  const SeenPage& seen = pages_[id.value];
+  const std::uint32_t version = world_.version_of(seen.space);
+  const std::uint32_t page = world_.scenario.universe.find(seen.hash);
+  const bool evicted = page_gone && counters.pages_evicted_l3 != evictions_;
+  const bool failed = counters.spill_failures != spill_failures_ ||
+                      counters.commit_failures != commit_failures_;
+  if (world_.scenario.options.spill.policy == SpillPolicy::write_back && !evicted && !failed &&
+      world_.model.at(version, page).gone <= sequence_) {
+    world_.trace.add("dirty part lost", version, page, part);
+    world_.laws.broken(2, "a dirty part is lost without a reason");
+  }
+}
+
+// After a lazy load: the parts whose headers nobody has read yet.
+void Watch::remember_unproved() {
+  unproved_.clear();
+  if (!world_.has_catalog() || !world_.scenario.options.load_lazily) {
+    return;
+  }
+  const Catalog& catalog = *world_.core().catalog;
+  for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
+    for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
+      const Part& part = catalog.part(catalog.ref(PageId{id}, at));
+      if (catalog.page(PageId{id}).in_use && part.l3 == L3State::durable) {
+        unproved_.insert({id, at, part.generation.value});
+      }
+    }
   }
 }
 

@@ -33,6 +33,7 @@ struct Tally {
   std::uint64_t faults = 0;
   std::uint64_t recovered = 0;   // durable parts found again after a crash
   std::uint64_t excused = 0;     // durable parts lost because their slot was damaged
+  std::uint64_t not_durable = 0; // stores whose pages the spill policy held back
   std::uint64_t promoted = 0;    // parts that a waiting store filled after another had failed
   std::uint64_t audited = 0;     // pages read back and compared in audits
 };

@@ -41,7 +41,7 @@ TEST_CASE("Every known code has a name of its own, and no other number is known"
     names.insert(code_name(static_cast<Code>(known)));
     ++known;
   }
-  CHECK(known == static_cast<std::int32_t>(Code::protocol) + 1);
+  CHECK(known == static_cast<std::int32_t>(Code::not_durable) + 1);
   CHECK(names.size() == static_cast<std::size_t>(known));
   CHECK(names.count("unknown") == 0);
   CHECK(code_name(static_cast<Code>(known)) == "unknown");
@@ -66,6 +66,7 @@ TEST_CASE("Codes keep their numbers, which are part of the protocol") {
   CHECK(static_cast<std::int32_t>(Code::unsupported) == 14);
   CHECK(static_cast<std::int32_t>(Code::memory_fault) == 15);
   CHECK(static_cast<std::int32_t>(Code::protocol) == 16);
+  CHECK(static_cast<std::int32_t>(Code::not_durable) == 17);
 }
 
 TEST_CASE("An error says its text, or its code without one, and the system's reason") {

@@ -134,6 +134,15 @@ TEST_CASE("status says what is wrong although the daemon goes on") {
   CHECK(contains(text, "commits fail"));
 }
 
+TEST_CASE("status says what a spill policy holds back") {
+  CHECK_FALSE(contains(render_status(kStatus), "held back"));
+  json status = kStatus;
+  status["l3"]["spill_policy"] = "write_back";
+  status["l3"]["dirty_bytes"] = 3 << 20;
+
+  CHECK(contains(render_status(status), "3.0 MiB, held back by write_back"));
+}
+
 TEST_CASE("stats print every counter with its unit", "[ctl]") {
   const std::string text = render_stats(
       json::parse(R"({"commits": 1234, "bytes_stored": 2048, "commit_ns": 1500000,

@@ -77,6 +77,10 @@ const std::vector<std::pair<std::string, std::string>> kBadFiles = {
     {"[l3]\ncommit_interval_ms = 0\n", ":2: l3.commit_interval_ms = 0: must be 1..600000"},
     {"[l3]\ncommit_pages = 16385\n", ":2: l3.commit_pages = 16385: must be 1..16384"},
     {"[l3]\nlock_wait_ms = 600001\n", ":2: l3.lock_wait_ms = 600001: must be 0..600000"},
+    {"[l3]\nspill_policy = \"lazy\"\n",
+     ":2: l3.spill_policy = 'lazy': must be write_through, write_through_selective or write_back"},
+    {"[l3]\nspill_min_uses = 0\n", ":2: l3.spill_min_uses = 0: must be 1..255"},
+    {"[l3]\ndirty_percent = 101\n", ":2: l3.dirty_percent = 101: must be 1..100"},
     {"[cold_start]\nmode = \"warm\"\n",
      ":2: cold_start.mode = 'warm': must be clear, load or hold"},
     {"[cold_start]\nmode = true\n", ":2: cold_start.mode: must be a word in quotes"},
@@ -142,6 +146,9 @@ io_inflight_bytes = "768 MiB"
 commit_interval_ms = 100
 commit_pages = 16
 lock_wait_ms = 0
+spill_policy = "write_through_selective"
+spill_min_uses = 3
+dirty_percent = 40
 [cold_start]
 mode = "hold"
 load_verify = "before"
@@ -169,6 +176,9 @@ sessions_max = 256
   CHECK(config->io_inflight_bytes == 768ULL << 20);
   CHECK(config->commit_interval_ms == 100);
   CHECK(config->commit_pages == 16);
+  CHECK(config->spill_policy == SpillPolicy::selective);
+  CHECK(config->spill_min_uses == 3);
+  CHECK(config->dirty_percent == 40);
   CHECK(config->lock_wait_ms == 0);
   CHECK(config->cold_start == ColdStart::hold);
   CHECK(config->sessions_max == 256);

@@ -141,6 +141,7 @@ std::uint16_t EngineBench::submit(const BenchRank& rank, const Call& call) {
   request.entry.op_sequence = next_sequence_++;
   request.entry.deadline_ms = call.deadline_ms;
   request.entry.lease = call.lease;
+  request.entry.hint = call.hint;
   request.entry.page_count = static_cast<std::uint32_t>(call.pages.size());
   for (std::uint32_t i = 0; i < call.pages.size(); ++i) {
     PageEntry entry{};

@@ -63,6 +63,7 @@ class EngineBench : public CompletionSink {
     std::uint8_t flags = 0;
     std::uint32_t deadline_ms = 60'000;
     std::uint64_t lease = 0;
+    std::uint8_t hint = 0;
   };
   std::uint16_t submit(const BenchRank& rank, const Call& call);
   bool ended(std::uint16_t slot) const;

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// admission: uses, parts that are held back, and what sends them to disk.
+#include "daemon/engine/admission.h"
+
+#include "daemon/engine/works.h"
+#include "proto/check.h"
+
+namespace hc {
+
+void Admission::open() {
+  Core& core = works_.core;
+  frames_.resize(core.family().frames.size());
+  if (core.options.spill.policy == SpillPolicy::selective && uses_ == nullptr) {
+    const std::uint64_t shards = core.family().descriptor.world.shards();
+    uses_ = std::make_unique<UseSketch>(std::uint64_t{core.catalog->pages_max()} * shards);
+  }
+}
+
+// Every rank of an engine uses the same pages, so each counts for itself.
+std::uint64_t Admission::use_key(const Op& op, PageId id) const {
+  const Page& page = works_.core.catalog->page(id);
+  const std::uint64_t shard = works_.core.sessions.find(op.session)->shard;
+  return page.hash.word(0) ^ (std::uint64_t{page.space.value} * 0x9E3779B97F4A7C15ULL) ^
+         ((shard + 1) * 0xC2B2AE3D27D4EB4FULL);
+}
+
+bool Admission::is_on_disk(PageId id) const {
+  const Catalog& catalog = *works_.core.catalog;
+  for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
+    if (catalog.part(catalog.ref(id, at)).l3 != L3State::absent) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Admission::use(const Op& op, PageId page) {
+  switch (works_.core.options.spill.policy) {
+    case SpillPolicy::write_through: return true;
+    case SpillPolicy::write_back: return false;
+    case SpillPolicy::selective: break;
+  }
+  const bool store = op.verb() == Verb::store;
+  const std::uint8_t hint = store ? op.request.entry.hint : std::uint8_t{0};
+  const bool counts = (hint & kHintOneShot) == 0;
+  const bool used = counts && uses_->add(use_key(op, page)) >= works_.core.options.spill.min_uses;
+  // A page is whole on disk or not there.
+  return used || (hint & kHintMayContinue) != 0 || is_on_disk(page);
+}
+
+void Admission::hold_back(PartRef ref) {
+  Core& core = works_.core;
+  Catalog& catalog = *core.catalog;
+  if (catalog.unsettled().contains(ref.value)) {
+    catalog.unsettled().remove(ref.value);
+  }
+  catalog.hold_back(ref);
+  ++core.counters.parts_held_back;
+  ++core.moves;  // a flush may have waited for it to become resident
+  const std::uint16_t kind = core.family().kind_of(catalog.part_of(ref));
+  ++frames_[kind];
+  bytes_ += core.payload_bytes(ref);
+  if (core.options.spill.policy != SpillPolicy::write_back) {
+    return;
+  }
+  const std::uint64_t most =
+      std::uint64_t{core.family().frames[kind].frame_count()} *
+      core.options.spill.dirty_percent / 100;
+  while (frames_[kind] > most) {
+    spill(catalog.page_of(PartRef{catalog.held_back().oldest()}));
+  }
+}
+
+void Admission::let_go(PartRef ref) {
+  Core& core = works_.core;
+  if (core.catalog->held_back().contains(ref.value)) {
+    core.catalog->stop_holding_back(ref);
+    --frames_[core.family().kind_of(core.catalog->part_of(ref))];
+    bytes_ -= core.payload_bytes(ref);
+  }
+}
+
+void Admission::spill(PageId id) {
+  const Catalog& catalog = *works_.core.catalog;
+  for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
+    const PartRef ref = catalog.ref(id, at);
+    if (catalog.held_back().contains(ref.value)) {
+      let_go(ref);
+      works_.pages.unsettle(ref);
+      works_.spiller.enqueue(ref);
+    }
+  }
+}
+
+bool Admission::spill_all() {
+  if (works_.core.options.spill.policy == SpillPolicy::write_through ||
+      works_.core.catalog == nullptr) {
+    return false;
+  }
+  Catalog& catalog = *works_.core.catalog;
+  const LruList& unsettled = catalog.unsettled();
+  for (std::uint32_t at = unsettled.oldest(); at != kNone32; at = unsettled.newer_than(at)) {
+    Part& part = catalog.part(PartRef{at});
+    part.spill_wanted = part.spill_wanted || part.l2 == L2State::filling;
+  }
+  const bool any = !catalog.held_back().empty();
+  while (!catalog.held_back().empty()) {
+    spill(catalog.page_of(PartRef{catalog.held_back().oldest()}));
+  }
+  return any;
+}
+
+bool Admission::spill_for_stop() {
+  return works_.core.options.spill.policy == SpillPolicy::write_back && spill_all();
+}
+
+bool Admission::keeps(PageId page) const {
+  return works_.core.options.spill.policy == SpillPolicy::write_back &&
+         works_.core.catalog->page(page).parts_held_back > 0;
+}
+
+}  // namespace hc
