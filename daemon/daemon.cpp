@@ -143,7 +143,8 @@ Result<void> Daemon::start() {
 Result<void> Daemon::run() {
   reactor_ = std::make_unique<Reactor>(
       ReactorParts{*epoll_, clock_, *engine_, *sessions_, *admin_, notifier_,
-                   {disk_.get(), index_.get(), copier_.get()}, signals_.get()});
+                   {disk_.get(), index_.get(), copier_.get()}, signals_.get(),
+                   config_.spin_us});
   return reactor_->run();
 }
 

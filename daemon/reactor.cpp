@@ -19,12 +19,15 @@ constexpr std::int64_t kSleepMsMax = 100;       // the last net under the sleep 
 constexpr std::int64_t kPatienceMs = 10'000;    // what a load asks for, ten times as often
 // After work the rings are looked at for this long before the loop sleeps: a client that answers
 // quickly saves both sides a wake. With two processors or fewer it would take the client's own.
-// Asked once: the count is read from a file.
-std::int64_t choose_spin_ns() { return std::thread::hardware_concurrency() > 2 ? 20'000 : 0; }
+std::int64_t choose_spin_ns(std::uint32_t spin_us) {
+  const std::int64_t automatic_ns = std::thread::hardware_concurrency() > 2 ? 20'000 : 0;
+  return spin_us == 0 ? automatic_ns : std::int64_t{spin_us} * 1000;
+}
 
 }  // namespace
 
-Reactor::Reactor(const ReactorParts& parts) : parts_(parts), spin_ns_(choose_spin_ns()) {
+Reactor::Reactor(const ReactorParts& parts)
+    : parts_(parts), spin_ns_(choose_spin_ns(parts.spin_us)) {
   for (const Waitable* waitable : parts_.waitables) {
     const auto added = parts_.epoll.add(waitable->event_fd(), Trigger::level,
                                         epoll_tag(EpollOwner::engine, 0));

@@ -27,6 +27,7 @@ struct ReactorParts {
   Notifier& notifier;
   std::vector<const Waitable*> waitables;  // completions of the engine's seams
   int signal_fd = -1;                      // SIGTERM, SIGINT
+  std::uint32_t spin_us = 0;               // after work, before a sleep; 0: automatic
 };
 
 class Reactor {

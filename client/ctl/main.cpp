@@ -8,6 +8,7 @@
 
 #include "client/ctl/admin_client.h"
 #include "client/ctl/commands.h"
+#include "client/ctl/micro_run.h"
 #include "client/hicache.h"
 
 namespace {
@@ -18,6 +19,7 @@ struct Arguments {
   hc::ClearOptions clear;
   hc::BenchOptions bench;
   hc::BenchOptions demo;
+  hc::MicroOptions micro;
 };
 
 void add_json(CLI::App& command, Arguments& arguments) {
@@ -62,6 +64,27 @@ void add_bench_daemon(CLI::App& command, hc::BenchOptions& bench) {
       ->disable_flag_override();
 }
 
+void add_micro(CLI::App& group, Arguments& arguments) {
+  CLI::App* const micro = group.add_subcommand(
+      "micro", "measure single things beside what this machine gives without a cache");
+  hc::MicroOptions& options = arguments.micro;
+  micro->add_option("--only", options.only, "only this figure or group; may be repeated");
+  micro->add_flag("--quick", options.quick, "small and few samples: shows that it works")
+      ->disable_flag_override();
+  micro->add_option("--pairs", options.pairs, "samples of each figure; 0: 20, or 3 with --quick");
+  micro->add_option("--fio", options.fio, "the program that measures the disk alone")
+      ->capture_default_str();
+  micro->add_option("--hicached", options.hicached,
+                    "the daemon to start; default: beside cachectl, else in $PATH");
+  micro->add_option("--dir", options.directory,
+                    "where the temporary folder is made, on the disk to measure; default: $TMPDIR");
+  micro->add_option("--disk-backend", options.disk_backend, "automatic, uring or threads")
+      ->check(CLI::IsMember({"automatic", "uring", "threads"}));
+  micro->add_flag("--keep", options.keep_folder, "keep the temporary folder")
+      ->disable_flag_override();
+  add_json(*micro, arguments);
+}
+
 void add_bench(CLI::App& app, Arguments& arguments) {
   CLI::App* const group = app.add_subcommand("bench", "measure a cache");
   group->require_subcommand(1);
@@ -93,6 +116,7 @@ void add_bench(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   add_bench_daemon(*replay, bench);
   add_json(*replay, arguments);
+  add_micro(*group, arguments);
   CLI::App* const demo = app.add_subcommand(
       "demo", "show the cache at work: memory, disk, a killed daemon, and no wrong byte");
   add_bench_daemon(*demo, arguments.demo);
@@ -125,6 +149,9 @@ int dispatch(const CLI::App& app, const Arguments& arguments) {
   }
   if (chosen("demo")) {
     return hc::run_demo(context, arguments.demo);
+  }
+  if (app.get_subcommand("bench")->got_subcommand("micro")) {
+    return hc::print_micro(arguments.micro, nullptr, context.json);
   }
   return hc::run_bench_replay(context, arguments.bench);
 }

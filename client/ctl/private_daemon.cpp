@@ -74,22 +74,26 @@ std::string private_config(const PrivateDaemonOptions& options) {
   const auto number = [](std::uint64_t value) { return std::to_string(value); };
   // A TOML basic string escapes as JSON does.
   const auto text = [](const std::string& value) { return nlohmann::json(value).dump(); };
-  return "[daemon]\nruntime_dir = " + text(options.folder) +
-         "\n\n[l2]\nl2_bytes = " + number(options.l2_bytes) +
+  return "[daemon]\nruntime_dir = " + text(options.folder) + "\n" + options.more_daemon +
+         "\n[l2]\nl2_bytes = " + number(options.l2_bytes) +
          "\n\n[l3]\nvolume_dir = " + text(options.folder + "/volume") +
          "\nl3_bytes = " + number(options.l3_bytes) +
          "\nreserve_slots = " + number(options.reserve_slots) +
          "\ndisk_backend = " + text(options.disk_backend) +
          "\ncommit_interval_ms = " + number(options.commit_interval_ms) +
-         "\n\n[cold_start]\nmode = \"load\"\n";
+         "\n\n[cold_start]\nmode = \"load\"\nload_verify = " + text(options.load_verify) + "\n";
 }
 
 PrivateDaemon::~PrivateDaemon() { kill(); }
 
-Result<void> PrivateDaemon::start() {
+Result<void> PrivateDaemon::launch() {
   HC_CHECK(pid_ < 0);
   HC_TRY_VOID(write_config());
-  HC_TRY_VOID(spawn());
+  return spawn();
+}
+
+Result<void> PrivateDaemon::start() {
+  HC_TRY_VOID(launch());
   auto serving = await_serving();
   if (!serving) {
     kill();

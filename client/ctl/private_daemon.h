@@ -24,6 +24,8 @@ struct PrivateDaemonOptions {
   std::uint32_t reserve_slots = 0;
   std::string disk_backend;
   std::uint64_t commit_interval_ms = 0;
+  std::string load_verify = "before";
+  std::string more_daemon;          // further lines of the table [daemon]
 };
 
 // `given`, else the hicached beside this program, else "hicached" (which is looked for in $PATH).
@@ -41,11 +43,15 @@ class PrivateDaemon {
 
   // Starts the process and waits until it serves.
   Result<void> start();
+  // The same in two halves: who watches a load looks at the status in between.
+  Result<void> launch();
+  Result<void> await_serving();
   // SIGKILL, and waits for the end.
   void kill();
   // SIGTERM; SIGKILL if it has not ended after a while, which is an error.
   Result<void> stop();
 
+  pid_t pid() const { return pid_; }
   int pidfd() const { return pidfd_.get(); }
   std::string client_socket() const { return options_.folder + "/hicached.sock"; }
   std::string admin_socket() const { return options_.folder + "/admin.sock"; }
@@ -54,7 +60,6 @@ class PrivateDaemon {
  private:
   Result<void> write_config() const;
   Result<void> spawn();
-  Result<void> await_serving();
   bool ended_within(std::uint64_t timeout_ms) const;
   int reap();
 

@@ -79,7 +79,7 @@ void Table::add(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::vector<std::size_t> Table::widths() const {
+std::vector<std::size_t> Table::widths(std::size_t columns) const {
   std::vector<std::size_t> out;
   std::size_t total = 0;
   for (std::size_t column = 0; column < columns_.size(); ++column) {
@@ -90,7 +90,7 @@ std::vector<std::size_t> Table::widths() const {
     out.push_back(width);
     total += width + (column == 0 ? 0 : kGap);
   }
-  while (total > kColumns) {
+  while (total > columns) {
     const auto widest = std::max_element(out.begin(), out.end());
     if (*widest <= kNarrowest) {
       break;
@@ -101,8 +101,8 @@ std::vector<std::size_t> Table::widths() const {
   return out;
 }
 
-std::string Table::text() const {
-  const std::vector<std::size_t> sizes = widths();
+std::string Table::text(std::size_t columns) const {
+  const std::vector<std::size_t> sizes = widths(columns);
   const auto line_of = [&](const auto& cell_of) {
     std::string line;
     for (std::size_t column = 0; column < columns_.size(); ++column) {

@@ -34,10 +34,10 @@ class Table {
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   // Missing cells are empty; cells past the last column are dropped.
   void add(std::vector<std::string> cells);
-  std::string text() const;
+  std::string text(std::size_t columns = kColumns) const;
 
  private:
-  std::vector<std::size_t> widths() const;
+  std::vector<std::size_t> widths(std::size_t columns) const;
 
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;

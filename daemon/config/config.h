@@ -28,6 +28,7 @@ struct Config {
   std::string log_level = "info";
   std::string tenant = "default";               // tenant of every peer of this socket
   std::string socket_mode = "0660";             // octal, of hicached.sock
+  std::uint32_t spin_us = 0;                    // look at rings that long before sleeping; 0: auto
 
   // [l2]
   std::uint64_t l2_bytes = 1ULL << 30;          // sum of all frames

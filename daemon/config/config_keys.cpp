@@ -117,11 +117,12 @@ const char* get_disk_backend(const Config& config) {
   return disk_backend_name(config.disk_backend);
 }
 
-const std::array<ConfigKey, 24> kKeys{{
+const std::array<ConfigKey, 25> kKeys{{
     {"daemon", "runtime_dir", TextKey{&Config::runtime_dir, check_runtime_dir}},
     {"daemon", "log_level", TextKey{&Config::log_level, check_log_level}},
     {"daemon", "tenant", TextKey{&Config::tenant, check_tenant}},
     {"daemon", "socket_mode", TextKey{&Config::socket_mode, check_socket_mode}},
+    {"daemon", "spin_us", NumberKey{&Config::spin_us, 0, 1'000'000}},
     {"l2", "l2_bytes", SizeKey{&Config::l2_bytes, kMiB, 64 * kTiB, false}},
     {"l2", "arena_bytes", SizeKey{&Config::arena_bytes, 64 << 10, kTiB, true}},
     {"l2", "huge_pages", FlagKey{&Config::huge_pages}},
