@@ -25,8 +25,8 @@ using MicroKey = std::array<std::uint8_t, 32>;
 // The key of page `number`; as uniform as a hash.
 MicroKey micro_key(std::uint64_t number);
 
-// One kind, one shard. `trailing`: only the last 512 pages decide about a hit, so exists_prefix looks
-// at every page of a list, present or not; an operation still brings all of its pages.
+// One kind, one shard. `trailing`: only the last 512 pages decide about a hit, so exists_prefix
+// looks at every page of a list, present or not; an operation still brings all of its pages.
 SpaceDescriptor micro_space(std::uint32_t payload_bytes, bool trailing);
 
 // A stretch of operations: `count` pages, `pages_per_op` each, at most `ops_max` at a time.

@@ -151,7 +151,8 @@ Result<void> MemoryBench::run() {
   const std::uint64_t share = (bytes_ + copier_threads() - 1) / copier_threads();
   const Goal goal{Goal::Of::ratio, Goal::Sense::at_least, 0.85};
   if (bench_.plan().wants("l2_load")) {
-    auto samples = bench_.pairs("l2_load", [this] { return load(); }, limit(copier_threads(), share));
+    auto samples = bench_.pairs("l2_load", [this] { return load(); },
+                                limit(copier_threads(), share));
     HC_TRY(samples);
     bench_.add({"l2_load", "payload=" + short_bytes(kPayloadBytes) + " threads=" +
                                std::to_string(copier_threads()), "GiB/s", goal, ""},
