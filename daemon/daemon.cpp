@@ -54,6 +54,7 @@ EngineOptions Daemon::engine_options() {
   options.spaces.reserve_slots = config_.reserve_slots;
   options.spaces.status_key = random_word();
   options.spaces.arenas.try_huge_pages = config_.huge_pages;
+  options.spaces.arenas.prefault_threads = config_.prefault_threads;
   options.spaces.arenas.on_progress = [this] { still_alive(); };
   options.spaces.arenas.arena_bytes =
       config_.arena_bytes != 0 ? config_.arena_bytes
@@ -143,8 +144,7 @@ Result<void> Daemon::start() {
 Result<void> Daemon::run() {
   reactor_ = std::make_unique<Reactor>(
       ReactorParts{*epoll_, clock_, *engine_, *sessions_, *admin_, notifier_,
-                   {disk_.get(), index_.get(), copier_.get()}, signals_.get(),
-                   config_.spin_us});
+                   {disk_.get(), index_.get(), copier_.get()}, signals_.get(), config_.spin_us});
   return reactor_->run();
 }
 

@@ -29,7 +29,7 @@ std::int64_t choose_spin_ns(std::uint32_t spin_us) {
 Reactor::Reactor(const ReactorParts& parts)
     : parts_(parts), spin_ns_(choose_spin_ns(parts.spin_us)) {
   for (const Waitable* waitable : parts_.waitables) {
-    const auto added = parts_.epoll.add(waitable->event_fd(), Trigger::level,
+    const auto added = parts_.epoll.add(waitable->event_fd(), Trigger::edge,
                                         epoll_tag(EpollOwner::engine, 0));
     HC_CHECK(added.has_value());
   }

@@ -144,7 +144,7 @@ std::uint64_t cgroup_available_bytes(const SystemFolders& folders) {
 }
 
 // Returns 0 or an errno.
-int commit(int fd, std::uint64_t size_bytes, const std::function<void()>& on_progress) {
+int commit_pages(int fd, std::uint64_t size_bytes, const std::function<void()>& on_progress) {
   for (std::uint64_t at = 0; at < size_bytes;) {
     const std::uint64_t piece = std::min(kCommitPieceBytes, size_bytes - at);
     const int failed = ::posix_fallocate(fd, static_cast<off_t>(at), static_cast<off_t>(piece));
@@ -175,7 +175,8 @@ int prepare(int fd, std::uint64_t size_bytes) {
 UniqueFd create_huge(const std::string& name, std::uint64_t size_bytes,
                      const std::function<void()>& on_progress) {
   UniqueFd fd = open_memory(name, MFD_HUGETLB | MFD_HUGE_2MB);
-  if (fd && prepare(fd.get(), size_bytes) == 0 && commit(fd.get(), size_bytes, on_progress) == 0) {
+  if (fd && prepare(fd.get(), size_bytes) == 0 &&
+      commit_pages(fd.get(), size_bytes, on_progress) == 0) {
     return fd;
   }
   return UniqueFd();
@@ -217,7 +218,7 @@ Result<MemoryFile> MemoryFile::create(const std::string& name, std::uint64_t siz
     if (file_bytes > free_memory().ordinary_bytes) {
       return make_error(Code::no_space, describe(name, file_bytes) + ": exceeds free memory");
     }
-    if (const int failed = commit(fd.get(), file_bytes, options.on_progress); failed != 0) {
+    if (const int failed = commit_pages(fd.get(), file_bytes, options.on_progress); failed != 0) {
       return make_error(Code::no_space, describe(name, file_bytes) + ": allocate", failed);
     }
   }
@@ -251,6 +252,12 @@ Result<MemoryFile> MemoryFile::from_fd(UniqueFd fd, const WantedFile& wanted) {
     return make_error(Code::refused, "memory file has huge pages, which are not accepted here");
   }
   return MemoryFile(std::move(fd), size_bytes, huge_pages);
+}
+
+Result<void> MemoryFile::commit(const std::function<void()>& on_progress) {
+  const int failed = commit_pages(fd_.get(), size_bytes_, on_progress);
+  return failed == 0 ? Result<void>()
+                     : Result<void>(make_error(Code::no_space, "allocate a memory file", failed));
 }
 
 Result<void> MemoryFile::finish_seals(bool forbid_new_writers) {

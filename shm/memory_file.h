@@ -63,6 +63,9 @@ class [[nodiscard]] MemoryFile {
   // Judges a descriptor that a peer gave us. Errors: refused, with one line that says why.
   static Result<MemoryFile> from_fd(UniqueFd fd, const WantedFile& wanted);
 
+  // Allocates every page now, one thread's work. Errors: no_space.
+  Result<void> commit(const std::function<void()>& on_progress);
+
   // After this no seal can be added. With `forbid_new_writers` no new writable mapping and no
   // write() is possible any more, for anybody; mappings made before still write.
   Result<void> finish_seals(bool forbid_new_writers);

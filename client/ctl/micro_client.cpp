@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::uint32_t kAttachMs = 60'000;
 constexpr std::uint32_t kDeadlineMs = 60'000;
-constexpr std::uint32_t kWaitMs = 1000;
-constexpr std::uint64_t kStuckNs = 120 * kNsPerSecond;
+constexpr std::uint32_t kPumpWaitMs = 1000;
+constexpr std::uint64_t kNothingMovedNs = 120 * kNsPerSecond;
 
 std::uint64_t mixed(std::uint64_t number) {  // splitmix64
   number += 0x9E3779B97F4A7C15U;
@@ -221,10 +221,10 @@ Result<MicroTotals> MicroClient::run(const MicroFlow& flow) {
       }
     }
     const std::uint64_t pages = totals.pages;
-    HC_TRY_VOID(pump(kWaitMs, totals));
+    HC_TRY_VOID(pump(kPumpWaitMs, totals));
     const std::uint64_t now_ns = monotonic_ns();
     moved_ns = totals.pages != pages ? now_ns : moved_ns;
-    if (now_ns - moved_ns > kStuckNs) {
+    if (now_ns - moved_ns > kNothingMovedNs) {
       return make_error(Code::timed_out, "nothing has moved for 120 s");
     }
   }
@@ -241,7 +241,7 @@ Result<void> MicroClient::flush() {
   ++in_flight_;
   MicroTotals ignored;
   while (in_flight_ > 0) {
-    HC_TRY_VOID(pump(kWaitMs, ignored));
+    HC_TRY_VOID(pump(kPumpWaitMs, ignored));
   }
   return {};
 }

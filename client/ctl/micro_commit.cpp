@@ -21,12 +21,12 @@ namespace hc {
 
 namespace {
 
-constexpr std::uint32_t kPayloadBytes = 2560U << 10;
-constexpr std::uint64_t kSlotBytes = kPayloadBytes + kBlockBytes;
+constexpr std::uint32_t kStorePayloadBytes = 2560U << 10;
+constexpr std::uint64_t kSlotBytes = kStorePayloadBytes + kBlockBytes;
 constexpr std::uint64_t kCommitMs = 2000;
 constexpr std::uint64_t kNoCommitMs = 600'000;
-constexpr std::uint32_t kRows = 128;
-constexpr std::uint32_t kTimeoutMs = 60'000;
+constexpr std::uint32_t kCommitRows = 128;
+constexpr std::uint32_t kStoreMs = 60'000;
 constexpr std::uint32_t kFioDepth = 38;  // the daemon's default of 96 MiB in flight
 
 // Stores one page at each tick of a clock. One thread submits, this one takes the answers.
@@ -73,9 +73,9 @@ hicache_code OpenLoop::submit(std::uint64_t page) {
   hicache_page wanted{};
   wanted.key = key.data();
   wanted.key_bytes = static_cast<std::uint32_t>(key.size());
-  wanted.row = static_cast<std::uint32_t>(page % kRows);
+  wanted.row = static_cast<std::uint32_t>(page % kCommitRows);
   hicache_op op{};
-  op.deadline_ms = kTimeoutMs;
+  op.deadline_ms = kStoreMs;
   op.flags = HICACHE_STORE_EVERY_ACK;
   op.ack = HICACHE_ACK_WRITTEN;
   op.user_data = page;
@@ -126,7 +126,7 @@ Result<void> OpenLoop::take_all() {
   while (ended_ < count_) {
     std::array<hicache_completion, 64> done;
     std::size_t taken = 0;
-    const auto code = hicache_wait(client_, done.data(), done.size(), kTimeoutMs, &taken);
+    const auto code = hicache_wait(client_, done.data(), done.size(), kStoreMs, &taken);
     if (code != HICACHE_OK || failed_.load() != HICACHE_OK) {
       return client_error("open-loop stores", code != HICACHE_OK ? code : failed_.load());
     }
@@ -157,7 +157,7 @@ Result<std::vector<double>> OpenLoop::run() {
 class CommitBench {
  public:
   explicit CommitBench(MicroBench& bench)
-      : bench_(bench), space_(micro_space(kPayloadBytes, false)) {}
+      : bench_(bench), space_(micro_space(kStorePayloadBytes, false)) {}
   Result<void> run();
 
  private:
@@ -199,7 +199,7 @@ Result<void> CommitBench::find_rate() {
     rates.push_back(result->bytes / result->elapsed_s);
   }
   rates.erase(rates.begin());  // it wrote the file for the first time
-  pages_per_s_ = median(rates) / 2 / kPayloadBytes;
+  pages_per_s_ = median(rates) / 2 / kStorePayloadBytes;
   return {};
 }
 
@@ -211,16 +211,16 @@ Result<void> CommitBench::start(Side& side, const char* name, std::uint64_t comm
   options.commit_interval_ms = commit_ms;
   options.l2_bytes = 512ULL << 20;
   options.reserve_slots = window_pages * 3 / 2 + 64;
-  options.l3_bytes = slab_bytes(slots_for_pages(space_, 0, kRows, options.reserve_slots));
+  options.l3_bytes = slab_bytes(slots_for_pages(space_, 0, kCommitRows, options.reserve_slots));
   side.daemon = std::make_unique<MicroDaemon>(bench_, options);
   HC_TRY_VOID(side.daemon->make_folder());
   HC_TRY_VOID(side.daemon->process().start());
-  auto client = MicroClient::open(side.daemon->socket(), space_, kRows);
+  auto client = MicroClient::open(side.daemon->socket(), space_, kCommitRows);
   HC_TRY(client);
   side.client = std::move(*client);
   MicroFlow fill;
   fill.ack = HICACHE_ACK_WRITTEN;
-  fill.count = 2 * (options.reserve_slots + kRows);
+  fill.count = 2 * (options.reserve_slots + kCommitRows);
   fill.page = [](std::uint64_t at) { return at; };
   HC_TRY_VOID(bench_.step("commit: filling the store", 0, 1));
   auto filled = side.client->run(fill);
@@ -265,9 +265,9 @@ Result<void> CommitBench::run() {
         return limits;
       });
   HC_TRY(samples);
-  const std::string params = "payload=" + short_bytes(kPayloadBytes) + " rate=" +
-                             short_bytes(static_cast<std::uint64_t>(pages_per_s_ * kPayloadBytes)) +
-                             "/s";
+  const auto bytes_per_s = static_cast<std::uint64_t>(pages_per_s_ * kStorePayloadBytes);
+  const std::string params = "payload=" + short_bytes(kStorePayloadBytes) +
+                             " rate=" + short_bytes(bytes_per_s) + "/s";
   bench_.add({"commit_throughput", params, "pages/s",
               Goal{Goal::Of::ratio, Goal::Sense::at_least, 0.9}, ""},
              (*samples)[0]);

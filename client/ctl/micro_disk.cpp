@@ -20,9 +20,9 @@ constexpr std::uint64_t kOpBytes = 8ULL << 20;
 constexpr std::uint32_t kOpsMax = 24;            // twice the daemon's bytes in flight
 constexpr std::uint64_t kInflightBytes = 96ULL << 20;  // the daemon's default
 constexpr std::uint64_t kL2Bytes = 256ULL << 20;
-constexpr double kGiB = 1ULL << 30;
+constexpr double kDiskGiB = 1ULL << 30;
 
-double seconds(std::uint64_t elapsed_ns) { return static_cast<double>(elapsed_ns) / 1e9; }
+double disk_seconds(std::uint64_t elapsed_ns) { return static_cast<double>(elapsed_ns) / 1e9; }
 
 // One payload size: a daemon, its store filled once, and a file of the same kind for fio.
 class DiskBench {
@@ -118,7 +118,8 @@ Result<double> DiskBench::store(std::uint64_t pages) {
   auto totals = client_->run(stores);
   HC_TRY(totals);
   HC_TRY_VOID(client_->flush());
-  return static_cast<double>(pages * payload_bytes_) / seconds(monotonic_ns() - begin_ns) / kGiB;
+  const double elapsed_s = disk_seconds(monotonic_ns() - begin_ns);
+  return static_cast<double>(pages * payload_bytes_) / elapsed_s / kDiskGiB;
 }
 
 Result<std::vector<double>> DiskBench::reload() {
@@ -131,11 +132,11 @@ Result<std::vector<double>> DiskBench::reload() {
   auto after = daemon_->cpu_s();
   HC_TRY(after);
   reloaded_ = (reloaded_ + sample_pages_) % order_.size();
-  const double gib = static_cast<double>(totals->pages_from_l3 * payload_bytes_) / kGiB;
+  const double gib = static_cast<double>(totals->pages_from_l3 * payload_bytes_) / kDiskGiB;
   if (totals->pages_from_l3 < sample_pages_ / 2) {
     return make_error(Code::io_error, "reload: most pages were in memory still");
   }
-  return std::vector<double>{gib / seconds(totals->elapsed_ns), (*after - *before) / gib};
+  return std::vector<double>{gib / disk_seconds(totals->elapsed_ns), (*after - *before) / gib};
 }
 
 Result<FioResult> DiskBench::fio(const std::string& file, const char* rw,
@@ -157,7 +158,7 @@ Result<double> DiskBench::fio_write() {
   HC_TRY(result);
   auto synced_ns = time_fdatasync(limit_file());
   HC_TRY(synced_ns);
-  return result->bytes / (result->elapsed_s + seconds(*synced_ns)) / kGiB;
+  return result->bytes / (result->elapsed_s + disk_seconds(*synced_ns)) / kDiskGiB;
 }
 
 Result<void> DiskBench::measure_spill() {
@@ -189,7 +190,7 @@ Result<void> DiskBench::measure_reload() {
   const MicroBench::MeasureMany limit = [&]() -> Result<std::vector<double>> {
     auto result = fio(*slab, "randread", live_pages_ * slot_bytes());
     HC_TRY(result);
-    const double gib = result->bytes / kGiB;
+    const double gib = result->bytes / kDiskGiB;
     return std::vector<double>{gib / result->elapsed_s, result->cpu_s / gib};
   };
   auto samples = bench_.pairs_of_many("reload, " + params(), ours,

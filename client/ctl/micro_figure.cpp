@@ -16,7 +16,7 @@ namespace hc {
 
 namespace {
 
-std::string print(const char* pattern, double number) {
+std::string print_double(const char* pattern, double number) {
   std::array<char, 48> text{};
   const int length = std::snprintf(text.data(), text.size(), pattern, number);
   return {text.data(), static_cast<std::size_t>(std::max(length, 0))};
@@ -28,7 +28,8 @@ constexpr std::size_t kFigureColumns = 118;
 // Three digits that matter, without an exponent.
 std::string number_text(double number) {
   const double size = std::fabs(number);
-  return print(size >= 100 ? "%.0f" : size >= 10 ? "%.1f" : size >= 1 ? "%.2f" : "%.3f", number);
+  return print_double(
+      size >= 100 ? "%.0f" : size >= 10 ? "%.1f" : size >= 1 ? "%.2f" : "%.3f", number);
 }
 
 std::string optional_text(const std::optional<double>& number) {

@@ -14,13 +14,13 @@ namespace hc {
 
 namespace {
 
-constexpr std::uint32_t kPayloadBytes = 2560U << 10;
+constexpr std::uint32_t kCopyPayloadBytes = 2560U << 10;
 constexpr std::uint32_t kSlackPages = 64;
 constexpr std::uint32_t kPagesPerLease = 16;
-constexpr std::uint32_t kTimeoutMs = 10'000;
-constexpr double kGiB = 1ULL << 30;
+constexpr std::uint32_t kLeaseMs = 10'000;
+constexpr double kMemoryGiB = 1ULL << 30;
 
-double seconds(std::uint64_t elapsed_ns) { return static_cast<double>(elapsed_ns) / 1e9; }
+double copy_seconds(std::uint64_t elapsed_ns) { return static_cast<double>(elapsed_ns) / 1e9; }
 
 // As many as the daemon's copiers.
 std::uint32_t copier_threads() {
@@ -31,9 +31,9 @@ class MemoryBench {
  public:
   explicit MemoryBench(MicroBench& bench)
       : bench_(bench),
-        space_(micro_space(kPayloadBytes, false)),
-        pages_(static_cast<std::uint32_t>(bench.plan().memory_sample_bytes / kPayloadBytes)),
-        bytes_(std::uint64_t{pages_} * kPayloadBytes) {}
+        space_(micro_space(kCopyPayloadBytes, false)),
+        pages_(static_cast<std::uint32_t>(bench.plan().memory_sample_bytes / kCopyPayloadBytes)),
+        bytes_(std::uint64_t{pages_} * kCopyPayloadBytes) {}
 
   Result<void> run();
 
@@ -63,13 +63,13 @@ Result<double> MemoryBench::load() {
   if (totals->pages_from_l3 > 0) {
     return make_error(Code::io_error, "l2_load: a page came from the disk");
   }
-  return static_cast<double>(bytes_) / seconds(totals->elapsed_ns) / kGiB;
+  return static_cast<double>(bytes_) / copy_seconds(totals->elapsed_ns) / kMemoryGiB;
 }
 
 Result<hicache_completion> MemoryBench::await_one() {
   hicache_completion done{};
   std::size_t count = 0;
-  const auto code = hicache_wait(client_->handle(), &done, 1, kTimeoutMs, &count);
+  const auto code = hicache_wait(client_->handle(), &done, 1, kLeaseMs, &count);
   if (code != HICACHE_OK || done.code != HICACHE_OK) {
     return client_error("hicache_wait", code != HICACHE_OK ? code : done.code);
   }
@@ -88,7 +88,7 @@ Result<void> MemoryBench::copy_lease(std::uint64_t first) {
     pages[i].key_bytes = static_cast<std::uint32_t>(keys[i].size());
   }
   hicache_op op{};
-  op.deadline_ms = kTimeoutMs;
+  op.deadline_ms = kLeaseMs;
   std::uint64_t id = 0;
   hicache_client* const client = client_->handle();
   if (const auto code = hicache_pin(client, &op, pages.data(), count, &id); code != HICACHE_OK) {
@@ -102,7 +102,7 @@ Result<void> MemoryBench::copy_lease(std::uint64_t first) {
         code != HICACHE_OK) {
       return client_error("hicache_lease_view", code);
     }
-    std::memcpy(target_.data() + (first + i) * kPayloadBytes, view.data, kPayloadBytes);
+    std::memcpy(target_.data() + (first + i) * kCopyPayloadBytes, view.data, kCopyPayloadBytes);
     if (hicache_view_intact(client, &view) == 0) {
       return make_error(Code::io_error, "l2_view: a leased frame has changed");
     }
@@ -119,7 +119,7 @@ Result<double> MemoryBench::copy_views() {
   for (std::uint64_t first = 0; first < pages_; first += kPagesPerLease) {
     HC_TRY_VOID(copy_lease(first));
   }
-  return static_cast<double>(bytes_) / seconds(monotonic_ns() - begin_ns) / kGiB;
+  return static_cast<double>(bytes_) / copy_seconds(monotonic_ns() - begin_ns) / kMemoryGiB;
 }
 
 Result<void> MemoryBench::run() {
@@ -144,7 +144,7 @@ Result<void> MemoryBench::run() {
   HC_TRY(buffers);
   const auto limit = [&](std::uint32_t threads, std::uint64_t piece_bytes) {
     return [&, threads, piece_bytes]() -> Result<double> {
-      return (*buffers)->copy(threads, piece_bytes) / kGiB;
+      return (*buffers)->copy(threads, piece_bytes) / kMemoryGiB;
     };
   };
   // The daemon chooses how it copies, so its limit is the best memcpy there is, one call a thread.
@@ -154,17 +154,17 @@ Result<void> MemoryBench::run() {
     auto samples = bench_.pairs("l2_load", [this] { return load(); },
                                 limit(copier_threads(), share));
     HC_TRY(samples);
-    bench_.add({"l2_load", "payload=" + short_bytes(kPayloadBytes) + " threads=" +
+    bench_.add({"l2_load", "payload=" + short_bytes(kCopyPayloadBytes) + " threads=" +
                                std::to_string(copier_threads()), "GiB/s", goal, ""},
                *samples);
   }
   if (bench_.plan().wants("l2_view")) {
     target_.assign(bytes_, 0);
     auto samples = bench_.pairs("l2_view", [this] { return copy_views(); },
-                                limit(1, kPayloadBytes));
+                                limit(1, kCopyPayloadBytes));
     HC_TRY(samples);
-    bench_.add({"l2_view", "payload=" + short_bytes(kPayloadBytes) + " threads=1", "GiB/s", goal,
-                ""},
+    bench_.add({"l2_view", "payload=" + short_bytes(kCopyPayloadBytes) + " threads=1", "GiB/s",
+                goal, ""},
                *samples);
   }
   return {};
@@ -172,7 +172,7 @@ Result<void> MemoryBench::run() {
 
 // From the attach of the first rank, when the pool is made, to its answer.
 Result<double> attach_fresh(const MicroBench& bench, std::uint64_t l2_bytes) {
-  const SpaceDescriptor space = micro_space(kPayloadBytes, false);
+  const SpaceDescriptor space = micro_space(kCopyPayloadBytes, false);
   PrivateDaemonOptions options = bench.daemon_options("prefault");
   options.l2_bytes = l2_bytes;
   options.reserve_slots = 8;
@@ -183,7 +183,7 @@ Result<double> attach_fresh(const MicroBench& bench, std::uint64_t l2_bytes) {
   const std::uint64_t begin_ns = monotonic_ns();
   auto client = MicroClient::open(daemon.socket(), space, 1);
   HC_TRY(client);
-  return static_cast<double>(l2_bytes) / seconds(monotonic_ns() - begin_ns) / kGiB;
+  return static_cast<double>(l2_bytes) / copy_seconds(monotonic_ns() - begin_ns) / kMemoryGiB;
 }
 
 Result<void> measure_prefault(MicroBench& bench) {
@@ -192,7 +192,7 @@ Result<void> measure_prefault(MicroBench& bench) {
                              [&]() -> Result<double> {
                                auto rate = set_fresh_memory(bytes);
                                HC_TRY(rate);
-                               return *rate / kGiB;
+                               return *rate / kMemoryGiB;
                              });
   HC_TRY(samples);
   bench.add({"prefault", "l2=" + short_bytes(bytes), "GiB/s",

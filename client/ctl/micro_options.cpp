@@ -14,7 +14,7 @@ constexpr std::uint64_t kKiB = 1ULL << 10;
 constexpr std::uint64_t kMiB = 1ULL << 20;
 constexpr std::uint64_t kPairsMax = 1000;
 
-const std::vector<MicroGroup>& groups() {
+const std::vector<MicroGroup>& group_table() {
   static const std::vector<MicroGroup> kGroups{
       {"ring", {"ring_sleep", "ring_spin"}},
       {"memory", {"l2_load", "l2_view", "prefault"}},
@@ -27,7 +27,7 @@ const std::vector<MicroGroup>& groups() {
 }
 
 bool is_known(const std::string& name) {
-  return std::any_of(groups().begin(), groups().end(), [&](const MicroGroup& group) {
+  return std::any_of(group_table().begin(), group_table().end(), [&](const MicroGroup& group) {
     return name == group.name ||
            std::any_of(group.figures.begin(), group.figures.end(),
                        [&](const char* figure) { return name == figure; });
@@ -36,7 +36,7 @@ bool is_known(const std::string& name) {
 
 std::string known_names() {
   std::string out;
-  for (const MicroGroup& group : groups()) {
+  for (const MicroGroup& group : group_table()) {
     out += (out.empty() ? "" : ", ") + std::string(group.name);
     for (const char* figure : group.figures) {
       out += std::string(", ") + figure;
@@ -47,13 +47,13 @@ std::string known_names() {
 
 }  // namespace
 
-std::span<const MicroGroup> micro_groups() { return groups(); }
+std::span<const MicroGroup> micro_groups() { return group_table(); }
 
 bool MicroPlan::wants(std::string_view figure) const {
   if (only.empty()) {
     return true;
   }
-  return std::any_of(groups().begin(), groups().end(), [&](const MicroGroup& group) {
+  return std::any_of(group_table().begin(), group_table().end(), [&](const MicroGroup& group) {
     const bool member = std::any_of(group.figures.begin(), group.figures.end(),
                                     [&](const char* name) { return figure == name; });
     return member && std::any_of(only.begin(), only.end(), [&](const std::string& name) {

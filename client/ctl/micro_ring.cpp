@@ -13,13 +13,13 @@ namespace hc {
 
 namespace {
 
-constexpr std::uint32_t kPayloadBytes = 4096;
-constexpr std::uint64_t kAbsent = 1ULL << 60;  // no page has such a number
-constexpr std::uint32_t kTimeoutMs = 10'000;
+constexpr std::uint32_t kRingPayloadBytes = 4096;
+constexpr std::uint64_t kAbsentPage = 1ULL << 60;  // no page has such a number
+constexpr std::uint32_t kRoundTripMs = 10'000;
 
 Result<void> pin_once(hicache_client* client, const hicache_page& page, PingPong how) {
   hicache_op op{};
-  op.deadline_ms = kTimeoutMs;
+  op.deadline_ms = kRoundTripMs;
   std::uint64_t id = 0;
   if (const auto code = hicache_pin(client, &op, &page, 1, &id); code != HICACHE_OK) {
     return client_error("hicache_pin", code);
@@ -30,7 +30,7 @@ Result<void> pin_once(hicache_client* client, const hicache_page& page, PingPong
     const auto code =
         how == PingPong::spin
             ? hicache_poll(client, done.data(), done.size(), &count)
-            : hicache_wait(client, done.data(), done.size(), kTimeoutMs, &count);
+            : hicache_wait(client, done.data(), done.size(), kRoundTripMs, &count);
     if (code != HICACHE_OK) {
       return client_error("hicache_wait", code);
     }
@@ -42,7 +42,7 @@ Result<void> pin_once(hicache_client* client, const hicache_page& page, PingPong
 
 // The median in microseconds.
 Result<double> round_trips(hicache_client* client, PingPong how, std::uint32_t count) {
-  const MicroKey key = micro_key(kAbsent);
+  const MicroKey key = micro_key(kAbsentPage);
   hicache_page page{};
   page.key = key.data();
   page.key_bytes = static_cast<std::uint32_t>(key.size());
@@ -63,7 +63,7 @@ struct RingCase {
 };
 
 Result<void> measure(MicroBench& bench, const RingCase& ring) {
-  const SpaceDescriptor space = micro_space(kPayloadBytes, false);
+  const SpaceDescriptor space = micro_space(kRingPayloadBytes, false);
   PrivateDaemonOptions options = bench.daemon_options("ring");
   options.l2_bytes = 64ULL << 20;
   options.reserve_slots = 64;

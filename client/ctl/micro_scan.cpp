@@ -16,8 +16,8 @@ namespace hc {
 
 namespace {
 
-constexpr std::uint32_t kProbeMs = 2000;
-constexpr int kBetweenProbesMs = 5;
+constexpr std::uint32_t kLookMs = 2000;
+constexpr int kBetweenLooksMs = 5;
 constexpr std::uint64_t kScanNs = 300 * kNsPerSecond;
 constexpr std::uint64_t kFirstSlotBytes = 1ULL << 20;  // well behind the slab's own headers
 // What the daemon keeps in flight: its requests, less those that it reserves for flushes.
@@ -35,7 +35,7 @@ Result<double> watch_scan(PrivateDaemon& daemon, const Interrupt& interrupt) {
   const std::uint64_t deadline_ns = monotonic_ns() + kScanNs;
   while (monotonic_ns() < deadline_ns) {
     const std::uint64_t asked_ns = monotonic_ns();
-    auto status = ask_daemon(daemon.admin_socket(), "status", nlohmann::json::object(), kProbeMs);
+    auto status = ask_daemon(daemon.admin_socket(), "status", nlohmann::json::object(), kLookMs);
     const std::uint64_t scanned = status ? number_at(*status, "/load/slots_scanned") : 0;
     const std::string state = status ? text_at(*status, "/state") : "";
     if (state == "loading" && scanned > 0) {
@@ -51,7 +51,7 @@ Result<double> watch_scan(PrivateDaemon& daemon, const Interrupt& interrupt) {
              static_cast<double>(looks[1].at_ns - looks[0].at_ns);
     }
     std::array<pollfd, 2> events{{{daemon.pidfd(), POLLIN, 0}, {interrupt.fd(), POLLIN, 0}}};
-    if (::poll(events.data(), events.size(), kBetweenProbesMs) > 0) {
+    if (::poll(events.data(), events.size(), kBetweenLooksMs) > 0) {
       return make_error(Code::cancelled, events[1].revents != 0 ? "interrupted"
                                                                 : daemon.last_log_line());
     }

@@ -34,6 +34,7 @@ struct Config {
   std::uint64_t l2_bytes = 1ULL << 30;          // sum of all frames
   std::uint64_t arena_bytes = 0;                // 0: min(1 GiB, l2 / 16)
   bool huge_pages = false;                      // try; one log line when it does not work
+  std::uint32_t prefault_threads = 0;           // 0: one per processor, at most 16
   std::uint32_t copier_threads = 0;             // 0: min(4, cores)
 
   // [l3]

@@ -117,7 +117,7 @@ const char* get_disk_backend(const Config& config) {
   return disk_backend_name(config.disk_backend);
 }
 
-const std::array<ConfigKey, 25> kKeys{{
+const std::array<ConfigKey, 26> kKeys{{
     {"daemon", "runtime_dir", TextKey{&Config::runtime_dir, check_runtime_dir}},
     {"daemon", "log_level", TextKey{&Config::log_level, check_log_level}},
     {"daemon", "tenant", TextKey{&Config::tenant, check_tenant}},
@@ -126,6 +126,7 @@ const std::array<ConfigKey, 25> kKeys{{
     {"l2", "l2_bytes", SizeKey{&Config::l2_bytes, kMiB, 64 * kTiB, false}},
     {"l2", "arena_bytes", SizeKey{&Config::arena_bytes, 64 << 10, kTiB, true}},
     {"l2", "huge_pages", FlagKey{&Config::huge_pages}},
+    {"l2", "prefault_threads", NumberKey{&Config::prefault_threads, 0, 64}},
     {"l2", "copier_threads", NumberKey{&Config::copier_threads, 0, 64}},
     {"l3", "volume_dir", TextKey{&Config::volume_dir, check_path}},
     {"l3", "index_dir", TextKey{&Config::index_dir, check_optional_path}},

@@ -92,8 +92,12 @@ bool UringDisk::reap() {
 // With deferred task work the kernel raises the event when work arrives, but only if its list was
 // empty, and a call works off only a part of a long list. So the ring is entered until a call
 // brings nothing; only then may the event stay down. It is lowered before each of these calls: what
-// arrived before is found by the call, what arrives after raises it again.
+// arrived before is found by the call, what arrives after raises it again. With nothing in flight
+// there is nothing to enter for: an event that comes late wakes the loop once, by its edge.
 void UringDisk::poll(std::vector<DiskCompletion>& out) {
+  if (free_.size() == kDiskRequestsMax && finished_.empty()) {
+    return;
+  }
   do {
     ring_.clear_event();
     if (free_.size() < kDiskRequestsMax) {

@@ -5,6 +5,7 @@
 // The bound is kept by the caller, who counts what is in flight.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -59,7 +60,9 @@ class WorkQueue {
 //
 // Why no result is slept through: a helper (1) appends under the lock, (2) raises; the reactor
 // (a) clears, (b) takes under the lock. If (b) missed the append then (1) came after it, so (2)
-// comes after (a) and the flag stays up.
+// comes after (a) and the flag goes up. A look that finds nothing appended costs one load and no
+// system call: the reactor looks in every turn, and a client waits for that turn. So the flag may
+// stay up over results that were taken already; who waits for it waits for its edge.
 template <typename Done>
 class ResultBox {
  public:
@@ -71,6 +74,7 @@ class ResultBox {
     {
       const std::lock_guard lock(mutex_);
       results_.push_back(std::move(done));
+      any_.store(true, std::memory_order_release);
     }
     event_.raise();
     ready_.notify_one();
@@ -78,8 +82,12 @@ class ResultBox {
 
   // Everything that is there, possibly nothing; does not wait.
   std::vector<Done> take_all() {
+    if (!any_.load(std::memory_order_acquire)) {
+      return {};
+    }
     event_.clear();
     const std::lock_guard lock(mutex_);
+    any_.store(false, std::memory_order_relaxed);
     return std::exchange(results_, {});
   }
 
@@ -93,6 +101,7 @@ class ResultBox {
   std::mutex mutex_;
   std::condition_variable ready_;
   std::vector<Done> results_;
+  std::atomic<bool> any_{false};  // results_ is not empty; written under the lock
 };
 
 }  // namespace hc

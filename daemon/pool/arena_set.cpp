@@ -6,6 +6,7 @@
 
 #include "proto/blob_header.h"
 #include "proto/check.h"
+#include "shm/populate.h"
 
 namespace hc {
 
@@ -75,8 +76,7 @@ Result<void> ArenaSet::add_kind(const KindFrames& spec, std::uint64_t first_gene
     const std::uint32_t count = std::min(kind.frames_per_arena, spec.frame_count - first);
     const std::uint64_t size = std::uint64_t{count} * kind.frame_bytes;
     auto file = MemoryFile::create("hicache-arena", size,
-                                   {options.try_huge_pages, options.commit_memory,
-                                    options.on_progress});
+                                   {options.try_huge_pages, false, options.on_progress});
     HC_TRY(file);
     RegionOptions map;
     map.size_bytes = size;
@@ -84,12 +84,28 @@ Result<void> ArenaSet::add_kind(const KindFrames& spec, std::uint64_t first_gene
     map.hint_huge_pages = options.try_huge_pages;
     auto region = Region::map(file->fd(), map);
     HC_TRY(region);
+    HC_TRY_VOID(commit(*file, *region, options));
     HC_TRY_VOID(file->finish_seals(false));
     const ArenaInfo info{spec.kind, 0, first, count, kind.frame_bytes, first_generation + first};
     arenas_.push_back(Arena{info, std::move(*file), std::move(*region)});
   }
   kinds_.push_back(kind);
   return {};
+}
+
+Result<void> ArenaSet::commit(MemoryFile& file, Region& region, const ArenaOptions& options) {
+  if (!options.commit_memory) {
+    return {};
+  }
+  auto populated = populate_for_writing(region.writable_bytes(),
+                                        {options.prefault_threads, options.on_progress});
+  if (!populated && populated.error().code == Code::unsupported) {
+    populated = file.commit(options.on_progress);
+  }
+  return populated ? Result<void>()
+                   : Result<void>(make_error(populated.error().code,
+                                             "l2.l2_bytes: " + populated.error().text,
+                                             populated.error().sys_errno));
 }
 
 std::uint8_t* ArenaSet::frame(std::uint16_t kind, FrameId frame) {

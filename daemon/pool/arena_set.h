@@ -30,6 +30,7 @@ struct ArenaOptions {
   std::uint64_t arena_bytes = 1ULL << 30;  // wanted size of one memory file
   bool try_huge_pages = false;
   bool commit_memory = true;               // shortage is an error here, never a later signal
+  std::uint32_t prefault_threads = 0;      // that allocate it; 0: one per processor
   std::function<void()> on_progress;       // called between pieces of the allocation
   std::function<FreeMemory()> free_memory = [] { return hc::free_memory(); };
 };
@@ -64,6 +65,8 @@ class ArenaSet {
     std::uint64_t first_generation = 0;
   };
   explicit ArenaSet(GenerationsWriter generations) : generations_(std::move(generations)) {}
+  // Every page of an arena, allocated and mapped. A huge page that is promised is there.
+  static Result<void> commit(MemoryFile& file, Region& region, const ArenaOptions& options);
   Result<void> add_kind(const KindFrames& spec, std::uint64_t first_generation,
                         const ArenaOptions& options);
 
