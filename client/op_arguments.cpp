@@ -54,6 +54,15 @@ Error page_error(std::size_t page, const char* name, std::uint64_t value, Bounds
   return out_of_range(page_field(page, name), value, allowed);
 }
 
+// What check_page asks, without the words: exists_prefix asks it of thousands of pages.
+bool page_is_good(const PageRules& rules, const hicache_page& page) {
+  const bool named = page.key != nullptr && page.key_bytes >= kOpaqueKeyBytesMin &&
+                     page.key_bytes <= kOpaqueKeyBytesMax &&
+                     page.owner < rules.space.world.shards();
+  const bool has_row = rules.region == nullptr || page.row < rules.region->rows;
+  return named && has_row && (rules.verb != Verb::store || page.metadata_bytes == 0);
+}
+
 Result<void> check_page(const PageRules& rules, const hicache_page& page, std::size_t index) {
   if (page.key == nullptr) {
     return check_given(page_field(index, "key").c_str(), page.key);
@@ -134,7 +143,9 @@ Result<void> check_pages(const PageRules& rules, const hicache_page* pages, std:
   std::uint64_t metadata_bytes = 0;
   std::uint64_t payload_bytes = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    HC_TRY_VOID(check_page(rules, pages[i], i));
+    if (!page_is_good(rules, pages[i])) {
+      HC_TRY_VOID(check_page(rules, pages[i], i));
+    }
     metadata_bytes += pages[i].metadata_bytes;
     payload_bytes += exists ? 0
                             : page_payload_bytes(rules.space, rules.kind_mask, pages[i].owner,

@@ -20,8 +20,7 @@ constexpr std::int64_t kPatienceMs = 10'000;    // what a load asks for, ten tim
 // After work the rings are looked at for this long before the loop sleeps: a client that answers
 // quickly saves both sides a wake. With two processors or fewer it would take the client's own.
 std::int64_t choose_spin_ns(std::uint32_t spin_us) {
-  const std::int64_t automatic_ns = std::thread::hardware_concurrency() > 2 ? 20'000 : 0;
-  return spin_us == 0 ? automatic_ns : std::int64_t{spin_us} * 1000;
+  return spin_us != 0 ? spin_us * 1000LL : std::thread::hardware_concurrency() > 2 ? 20'000 : 0;
 }
 
 }  // namespace
@@ -76,6 +75,7 @@ void Reactor::announce() {
 
 void Reactor::sleep() {
   if (now_ - last_work_ < spin_ns_) {
+    parts_.sessions.watch_rings();
     return;
   }
   parts_.sessions.mark_sleeping();

@@ -19,6 +19,8 @@ namespace {
 
 // Ended sessions linger, and a connection comes before its attach.
 constexpr std::uint32_t kSpareConnections = 16;
+// Between two turns of a loop that does not sleep; what disks and copiers bring waits as long.
+constexpr int kLooksPerTurn = 32;
 
 }  // namespace
 
@@ -168,6 +170,9 @@ bool SessionServer::drain_rings() {
       any = drain_ring(*session) || any;
     }
   }
+  if (any) {
+    publish();  // what could be answered at once does not wait for the rest of the turn
+  }
   return any;
 }
 
@@ -314,6 +319,12 @@ bool SessionServer::rings_have_news() const {
     }
   }
   return false;
+}
+
+void SessionServer::watch_rings() const {
+  for (int look = 0; look < kLooksPerTurn && !rings_have_news(); ++look) {
+    spin_pause();
+  }
 }
 
 }  // namespace hc

@@ -71,6 +71,8 @@ class SessionServer final : public CompletionSink {
   void mark_awake();
   // A request waits that can be taken now.
   bool rings_have_news() const;
+  // Looks at the rings for some microseconds, or until one has news: a turn costs more than a look.
+  void watch_rings() const;
 
   void complete(SessionId session, const CompletionEntry& entry,
                 std::span<const FrameRef> frames) override;
