@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "daemon/gpu/sigbus_guard.h"
+#include "daemon/gpu/stream_copy.h"
 #include "proto/checksum.h"
 
 namespace hc {
@@ -29,7 +30,7 @@ void gather_run(void* argument) {
 
 void scatter_run(void* argument) {
   const auto& copy = *static_cast<const RunCopy*>(argument);
-  std::memcpy(copy.run.data, copy.frame, copy.run.size_bytes);
+  stream_copy(copy.run.data, copy.frame, copy.run.size_bytes);
 }
 
 CopyCompletion copy_runs(const CopyJob& job, void (*body)(void*)) {
