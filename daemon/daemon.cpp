@@ -56,9 +56,8 @@ EngineOptions Daemon::engine_options() {
   options.spaces.arenas.try_huge_pages = config_.huge_pages;
   options.spaces.arenas.prefault_threads = config_.prefault_threads;
   options.spaces.arenas.on_progress = [this] { still_alive(); };
-  options.spaces.arenas.arena_bytes =
-      config_.arena_bytes != 0 ? config_.arena_bytes
-                               : std::min<std::uint64_t>(1ULL << 30, config_.l2_bytes / 16);
+  const std::uint64_t chosen = std::min<std::uint64_t>(1ULL << 30, config_.l2_bytes / 16);
+  options.spaces.arenas.arena_bytes = config_.arena_bytes != 0 ? config_.arena_bytes : chosen;
   return options;
 }
 
