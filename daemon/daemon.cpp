@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "daemon/log/log.h"
+#include "daemon/open_disk.h"
 #include "daemon/process_setup.h"
 #include "proto/versions.h"
 
@@ -83,8 +84,7 @@ Result<void> Daemon::open_sockets() {
 
 // The volume's lock first: with a predecessor still on it nothing else is touched.
 Result<void> Daemon::open_store() {
-  auto disk = make_disk({{config_.volume_dir}, config_.disk_backend, config_.lock_wait_ms,
-                         config_.io_threads});
+  auto disk = open_disk(config_);
   HC_TRY(disk);
   disk_ = std::move(*disk);
   LmdbIndexOptions index_options;

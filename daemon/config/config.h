@@ -11,7 +11,7 @@
 namespace hc {
 
 enum class ColdStart : std::uint8_t { clear, load, hold };
-enum class DiskBackend : std::uint8_t { automatic, uring, threads };
+enum class DiskBackend : std::uint8_t { automatic, uring_fixed, uring, threads };
 enum class LoadVerify : std::uint8_t { before, lazy };
 // When a stored page goes to disk: at once; once it has proved its use; when it leaves memory.
 enum class SpillPolicy : std::uint8_t { write_through, selective, write_back };

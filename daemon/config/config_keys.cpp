@@ -86,13 +86,14 @@ Result<void> set_load_verify(Config& config, const std::string& word) {
 }
 
 Result<void> set_disk_backend(Config& config, const std::string& word) {
-  for (const auto backend : {DiskBackend::automatic, DiskBackend::uring, DiskBackend::threads}) {
+  for (const auto backend : {DiskBackend::automatic, DiskBackend::uring_fixed, DiskBackend::uring,
+                             DiskBackend::threads}) {
     if (word == disk_backend_name(backend)) {
       config.disk_backend = backend;
       return {};
     }
   }
-  return bad_value("must be automatic, uring or threads");
+  return bad_value("must be automatic, uring_fixed, uring or threads");
 }
 
 Result<void> set_spill_policy(Config& config, const std::string& word) {

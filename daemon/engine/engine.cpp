@@ -13,7 +13,11 @@ Engine::Engine(Disk& disk, Index& index, Copier& copier, CompletionSink& sink,
                const EngineOptions& options)
     : disk_(disk),
       io_(std::make_unique<IoQueue>(disk, options.io_inflight_bytes)),
-      core_(std::make_unique<Core>(*io_, index, copier, sink, options)) {}
+      core_(std::make_unique<Core>(*io_, index, copier, sink, options)) {
+  ArenaOptions& arenas = core_->options.spaces.arenas;
+  arenas.on_mapped = [this](std::span<std::uint8_t> bytes) { disk_.add_memory(bytes); };
+  arenas.on_unmapping = [this](std::span<std::uint8_t> bytes) { disk_.drop_memory(bytes); };
+}
 
 Engine::~Engine() = default;
 

@@ -71,7 +71,7 @@ const std::vector<std::pair<std::string, std::string>> kBadFiles = {
      ":2: l3.reserve_slots = 9999999999: must be 0..1048576"},
     {"[l3]\nreserve_slots = -1\n", ":2: l3.reserve_slots = -1: must be 0..1048576"},
     {"[l3]\ndisk_backend = \"aio\"\n",
-     ":2: l3.disk_backend = 'aio': must be automatic, uring or threads"},
+     ":2: l3.disk_backend = 'aio': must be automatic, uring_fixed, uring or threads"},
     {"[l3]\nio_threads = 0\n", ":2: l3.io_threads = 0: must be 1..64"},
     {"[l3]\nio_inflight_bytes = 0\n", ":2: l3.io_inflight_bytes = 0: must be 1MiB..1TiB"},
     {"[l3]\ncommit_interval_ms = 0\n", ":2: l3.commit_interval_ms = 0: must be 1..600000"},
