@@ -16,7 +16,15 @@ constexpr std::uint32_t kTwiceEvery = 16;
 Driver::Driver(World& world, const DriverOptions& options)
     : world_(world), options_(options), clients_(world), watch_(world) {
   Prng plan_prng = Prng(options.seed).stream(4);
-  world_.set_plan(draw_fault_plan(plan_prng));
+  FaultPlan plan = draw_fault_plan(plan_prng);
+  if (options.weak_flushes) {
+    plan.sync_error = 3'000;
+    plan.io_delay_us = 3'000;
+  }
+  if (options.lies) {
+    plan.lost_write = 2'000;
+  }
+  world_.set_plan(plan);
   clients_.set_memory_bound(std::int64_t{world_.plan.slow_ms} * kNsPerMs + 50 * kNsPerMs);
 }
 

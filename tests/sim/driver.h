@@ -15,6 +15,8 @@ struct DriverOptions {
   std::uint64_t seed = 1;
   std::uint32_t operations = 2000;
   bool big_payloads = false;
+  bool lies = false;          // a fifth of the writes are acknowledged and land nowhere
+  bool weak_flushes = false;  // a third of the flushes fail, and reads run across them
 };
 
 class Driver {

@@ -45,6 +45,12 @@ void on_abort(int) {
 // A rare seed has payloads of more than one piece of I/O; they are dear, so it does less.
 bool has_big_payloads(std::uint64_t seed) { return seed % 50 == 7; }
 
+// A flush that fails takes written slots from under their readers; ordinary plans hardly do it.
+bool has_weak_flushes(std::uint64_t seed) { return seed % 25 == 13; }
+
+// A slot that keeps an earlier blob of its own page: only the generation tells.
+bool has_lies(std::uint64_t seed) { return seed % 25 == 17; }
+
 }  // namespace
 
 SeedResult run_seed(const SeedOptions& options) {
@@ -57,6 +63,8 @@ SeedResult run_seed(const SeedOptions& options) {
   driver_options.seed = options.seed;
   driver_options.operations = options.operations;
   driver_options.big_payloads = has_big_payloads(options.seed);
+  driver_options.weak_flushes = has_weak_flushes(options.seed);
+  driver_options.lies = has_lies(options.seed);
   Driver driver(world, driver_options);
   driver.run();
   world.engine.reset();

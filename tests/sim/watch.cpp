@@ -64,7 +64,8 @@ void Watch::take_snapshot() {
       const bool held_back = catalog.held_back().contains(catalog.ref(PageId{id}, at).value);
       const bool unsettled = catalog.unsettled().contains(catalog.ref(PageId{id}, at).value);
       parts_[std::size_t{id} * per_page + at] = {part.slot, part.l3, part.generation,
-                                                 unsettled ? part.barrier : 0, held_back};
+                                                 unsettled ? part.barrier : 0, held_back,
+                                                 part.reading};
     }
   }
   SlabSet& slabs = core.spaces->slabs();
@@ -332,8 +333,7 @@ bool Watch::any_header_stands(PageId id) {
   for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
     const Part& part = core.catalog->part(core.catalog->ref(id, at));
     if (part.l3 == L3State::durable &&
-        header_stands(*core.spaces->slab_of(at),
-                      {part.slot, part.l3, part.generation, 0, false}, seen)) {
+        header_stands(*core.spaces->slab_of(at), {part.slot, part.l3, part.generation}, seen)) {
       return true;
     }
   }
@@ -341,18 +341,17 @@ bool Watch::any_header_stands(PageId id) {
 }
 
 // Whatever the disk did: a header of this very page and of another generation is not taken for it.
-void Watch::check_recovered_header(std::uint32_t id, std::uint32_t at) {
+void Watch::check_header(PageId id, std::uint32_t at) {
   Core& core = world_.core();
-  const Page& page = core.catalog->page(PageId{id});
-  const Part& part = core.catalog->part(core.catalog->ref(PageId{id}, at));
-  if (part.l3 != L3State::durable || world_.scenario.options.load_lazily) {
+  const Page& page = core.catalog->page(id);
+  const Part& part = core.catalog->part(core.catalog->ref(id, at));
+  if (part.l3 < L3State::written) {
     return;
   }
   const Slab& slab = *core.spaces->slab_of(at);
   BlockBytes block{};
   BlobHeader header{};
-  world_.disk.file(slab.file())
-      ->get(static_cast<std::size_t>(slab.slot_offset(part.slot) / kBlockBytes), block);
+  world_.disk.file(slab.file())->get(slab.slot_offset(part.slot) / kBlockBytes, block);
   const BlobVerdict verdict =
       parse_header_block(block, world_.core().superblock->seed_of(page.space), header);
   world_.laws.expect(verdict != BlobVerdict::good || header.page_hash != page.hash ||
@@ -378,7 +377,9 @@ void Watch::check_recovered_pages() {
                                     id));
     }
     for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
-      check_recovered_header(id, at);
+      if (!world_.scenario.options.load_lazily) {
+        check_header(PageId{id}, at);
+      }
     }
     const IndexRow* row = world_.index.row(page.space, page.hash);
     world_.laws.expect(row != nullptr && row->last_access == page.last_access, 2,

@@ -53,6 +53,7 @@ class Watch {
     Generation generation{};
     std::uint64_t unsettled = 0;  // its barrier; 0: settled
     bool held_back = false;
+    bool reading = false;         // from its slot, into a frame
   };
   struct Remembered {
     std::uint32_t version = 0;
@@ -86,7 +87,7 @@ class Watch {
   void walk_held_back();
   void walk_status();
   void check_recovered_pages();
-  void check_recovered_header(std::uint32_t id, std::uint32_t part);
+  void check_header(PageId id, std::uint32_t part);
   void remember_unproved();
   bool any_header_stands(PageId id);
   bool header_stands(const Slab& slab, const SeenPart& was, const SeenPage& seen);

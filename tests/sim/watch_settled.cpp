@@ -32,6 +32,10 @@ void Watch::check_settled(PageId id) {
     if (now.l3 == L3State::durable && !durable_then) {
       check_became_durable(id, at);
     }
+    const bool was_read = same && was.reading && now.l2 == L2State::resident;
+    if (was_read && was.generation == now.generation) {
+      check_header(id, at);
+    }
     // An eviction would have taken the frame as well.
     const bool lost = same && was.unsettled != 0 && now.barrier == was.unsettled &&
                       !catalog.unsettled().contains(ref.value) &&
