@@ -88,11 +88,9 @@
   X(generation_unchecked) \
   X(generation_mark_not_kept) \
   X(rows_believed) \
-  X(wipe_not_flushed) \
   X(flush_does_not_wait) \
   X(flush_hides_losses) \
   X(epoch_not_raised) \
-  X(superblock_in_place) \
   X(slab_files_kept)
 
 namespace hc {

@@ -175,7 +175,7 @@ void Forget::hand_on(PageId id) {
     const SlabId slab_id = *core.family().slabs[at];
     core.spaces->slabs().slab(slab_id).mark_limbo(part.slot);
     works_.commit.add_limbo({slab_id, part.slot});
-    if (part.wiped && !HC_MUTANT(wipe_not_flushed)) {
+    if (part.wiped) {
       works_.commit.add_flush(slab_id);
     }
     drop_slot(part);

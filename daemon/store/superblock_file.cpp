@@ -58,7 +58,7 @@ Result<std::unique_ptr<SuperblockFile>> SuperblockFile::open(Disk& disk, const U
     self->durable_sequence_ = found->sequence;
     // The next write must not touch the newer copy.
     const bool in_first = std::memcmp(copies.data(), &*found, sizeof(Superblock)) == 0;
-    self->next_copy_ = in_first != HC_MUTANT(superblock_in_place) ? 1 : 0;
+    self->next_copy_ = in_first ? 1 : 0;
   } else {
     self->current_->store_uuid = new_uuid;
     self->current_->epoch = 1;
@@ -203,7 +203,7 @@ void SuperblockFile::finish_write(Code code) {
   std::memcpy(durable_.get(), staging_.data(), sizeof(Superblock));
   durable_sequence_ = staged_sequence_;
   durable_generation_high_ = staged_generation_high_;
-  next_copy_ = HC_MUTANT(superblock_in_place) ? next_copy_ : (next_copy_ + 1) % kSuperblockCopies;
+  next_copy_ = (next_copy_ + 1) % kSuperblockCopies;
 }
 
 void SuperblockFile::restore_durable() {
