@@ -87,10 +87,10 @@ Result<void> Daemon::open_store() {
   auto disk = open_disk(config_);
   HC_TRY(disk);
   disk_ = std::move(*disk);
-  LmdbIndexOptions index_options;
-  index_options.dir = config_.index_dir.empty() ? config_.volume_dir : config_.index_dir;
-  index_options.pages_expected = std::max<std::uint64_t>(config_.l3_bytes / (64U << 10), 1024);
-  index_options.lock_retry_ms = config_.lock_wait_ms;
+  const LmdbIndexOptions index_options{
+      config_.index_dir.empty() ? config_.volume_dir : config_.index_dir,
+      std::max<std::uint64_t>(config_.l3_bytes / (64U << 10), 1024), 1, config_.lock_wait_ms,
+      "/proc/self/exe", [this] { still_alive(); }};
   auto index = LmdbIndex::create(index_options);
   HC_TRY(index);
   index_ = std::move(*index);

@@ -13,8 +13,10 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "daemon/daemon.h"
+#include "daemon/index/index_child.h"
 #include "daemon/log/log.h"
 #include "proto/page_hash.h"
 #include "proto/versions.h"
@@ -98,6 +100,10 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // The daemon starts itself like this, see daemon/index/index_child.h; not for people.
+  if (argc == 3 && std::string_view(argv[1]) == hc::kCheckIndexArgument) {
+    return hc::run_index_check(argv[2]);
+  }
   CLI::App app{"hicached: the KV-cache daemon of this node", "hicached"};
   app.set_version_flag("--version", std::string("hicached ") + hc::kProductVersion);
   Arguments arguments;

@@ -47,6 +47,10 @@ std::vector<std::string> troubles(const json& answer) {
     lines.push_back(format_count(slots) + " slots set aside: the device failed on them");
   }
   const json l3 = answer.value("l3", json::object());
+  if (answer.value("load", json::object()).value("rebuilding", false)) {
+    lines.push_back("the index was incomplete: slots are read, " +
+                    format_count(number_at(answer, "/load/adopted")) + " parts found");
+  }
   if (l3.value("index_failed", false)) {
     lines.emplace_back("commits fail: nothing new becomes durable; the log says why");
   }

@@ -36,7 +36,8 @@ const char* state_name(const Engine& engine, const AdminFacts& facts) {
 Json load_json(const LoadProgress& load) {
   return {{"slots_total", load.slots_total}, {"slots_scanned", load.slots_scanned},
           {"live", load.live},               {"dropped", load.dropped},
-          {"rows_damaged", load.rows_damaged}, {"pages", load.pages}};
+          {"rows_damaged", load.rows_damaged}, {"pages", load.pages},
+          {"rebuilding", load.rebuilding},   {"adopted", load.adopted}};
 }
 
 Json session_json(const SessionLine& line) {

@@ -20,6 +20,7 @@
 #include "daemon/os/clock.h"
 #include "daemon/pool/lease_table.h"
 #include "daemon/store/io_queue.h"
+#include "daemon/store/notes_file.h"
 #include "daemon/store/superblock_file.h"
 
 namespace hc {
@@ -61,6 +62,8 @@ enum class IoOwner : std::uint8_t {
   commit = 4,
   superblock = 5,
   scan = 6,
+  note = 7,
+  rebuild = 8,
 };
 
 constexpr std::uint64_t io_cookie(IoOwner owner, std::uint64_t value) {
@@ -95,10 +98,12 @@ struct Core {
   OpTable ops;
   LeaseTable leases;
   SuperblockFile* superblock = nullptr;   // set once the store is open
+  NotesFile* notes = nullptr;             // set once the store is open
   SpaceSet* spaces = nullptr;             // set once the store is open
   std::unique_ptr<Catalog> catalog;       // with the family
   SlotOrder slot_order;
   std::uint64_t next_barrier = 1;         // of the next part that becomes unsettled
+  bool rebuilding = false;                // slots are being scanned and may become free
   std::uint64_t moves = 0;                // raised by whatever may let waiting work go on
 
   Family& family() { return spaces->family(); }

@@ -36,6 +36,10 @@ namespace hc {
   X(rows_committed, "index rows put by group commits")                                       \
   X(rows_erased, "index rows erased by group commits")                                       \
   X(commit_ns, "time spent in group commits, flush included")                                \
+  X(index_repairs, "times the index was set aside while serving, and written anew from memory")\
+  X(index_rebuilds, "starts at which the index had to be completed from the slot headers")   \
+  X(slots_adopted, "slots whose blob no row named, found by such a rebuild")                 \
+  X(marks_failed, "commit marks of slabs that could not be written")                         \
   X(superblock_failures, "writes of the superblock that failed and will be tried again")     \
   X(operations, "operations accepted")                                                       \
   X(operations_refused, "requests that did not become operations: full, or session ended")   \

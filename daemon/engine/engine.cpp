@@ -29,6 +29,8 @@ void Engine::route(const IoEvent& event) {
     case IoOwner::commit: works_->commit.on_sync(event); return;
     case IoOwner::superblock: on_superblock(event); return;
     case IoOwner::scan: on_scan(event); return;
+    case IoOwner::note: works_->commit.on_note(event); return;
+    case IoOwner::rebuild: rebuild_->on_read(event); return;
   }
   HC_UNREACHABLE();
 }
@@ -68,6 +70,7 @@ void Engine::turn_works() {
   works_->copies.turn();
   works_->fills.turn();
   turn_scan_behind();
+  turn_rebuild();
   works_->forget.turn();
   verbs_->turn();
   works_->spiller.turn();

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "daemon/engine/rebuild.h"
 #include "daemon/engine/recovery.h"
 #include "daemon/engine/verbs.h"
 
@@ -90,6 +91,7 @@ class Engine {
   PageKeeper& pages() { return works_->pages; }
   const LoadProgress& load_progress() const { return load_progress_; }
   bool scanning_behind() const { return scan_behind_ != nullptr; }  // of a lazy load
+  bool rebuilding() const { return rebuild_ != nullptr; }           // slots are read for the index
   StatsReply stats();
   // Nothing becomes durable now: commits or the superblock fail, or the index is dead, which a
   // clear repairs.
@@ -107,6 +109,8 @@ class Engine {
   void on_superblock(const IoEvent& event);
   void turn_loading();
   void turn_scan_behind();
+  void turn_rebuild();
+  bool scans_idle() const;
   void on_scan(const IoEvent& event);
   void turn_works();
   void turn_clear();
@@ -118,6 +122,10 @@ class Engine {
   void end_order(Result<void> result);
   Result<void> start_empty();
   Result<void> start_load();
+  Result<void> start_recovery(const std::string& damage);
+  Result<void> reset_damaged_index(const std::string& damage);
+  IndexIdentity identity() const;
+  void drop_start();
   void abandon_start();
   void build_works();
   void begin_serving();
@@ -127,12 +135,14 @@ class Engine {
   std::unique_ptr<IoQueue> io_;
   std::unique_ptr<Core> core_;
   std::unique_ptr<SuperblockFile> superblock_;
+  std::unique_ptr<NotesFile> notes_;
   std::unique_ptr<SlabSet> slabs_;
   std::unique_ptr<SpaceSet> spaces_;
   std::unique_ptr<Works> works_;
   std::unique_ptr<Verbs> verbs_;
   std::unique_ptr<Recovery> recovery_;
   std::unique_ptr<ScanBehind> scan_behind_;
+  std::unique_ptr<Rebuild> rebuild_;
   std::uint64_t scanned_before_ = 0;      // by the recovery, before the scan behind it
   std::uint64_t dropped_before_ = 0;
   LoadProgress load_progress_;

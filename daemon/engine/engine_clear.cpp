@@ -124,13 +124,11 @@ void Engine::turn_clear() {
 
 void Engine::turn_clear_store() {
   if (!clear_is_durable() || !works_->commit.idle() || !works_->spiller.idle() ||
-      !works_->fills.idle() || !works_->forget.idle() ||
-      (scan_behind_ != nullptr && !scan_behind_->idle())) {
+      !works_->fills.idle() || !works_->forget.idle() || !scans_idle()) {
     return;
   }
-  const IndexIdentity identity{superblock_->current().store_uuid, superblock_->current().epoch};
   HC_FAILPOINT(clear_epoch_durable);
-  auto result = core_->index.reset(identity);
+  auto result = core_->index.reset(identity());
   HC_FAILPOINT(clear_index_reset);
   empty_store(result);
   HC_FAILPOINT(clear_slabs_emptied);
@@ -152,6 +150,7 @@ void Engine::turn_clear_store() {
 
 void Engine::empty_store(const Result<void>& index_reset) {
   works_->commit.reset(index_reset);
+  notes_->forget_all_epochs();
   for (std::uint32_t id = 0; core_->catalog != nullptr && id < core_->catalog->pages_max(); ++id) {
     if (core_->catalog->page(PageId{id}).doomed) {
       works_->forget.strip_slots(PageId{id});

@@ -14,8 +14,12 @@ Result<void> Engine::open(const Uuid& new_uuid) {
   superblock_ = std::move(*superblock);
   slabs_ = std::make_unique<SlabSet>(disk_, superblock_->current().store_uuid,
                                      core_->options.spaces.l3_bytes);
+  auto notes = NotesFile::open(disk_, *superblock_);
+  HC_TRY(notes);
+  notes_ = std::move(*notes);
   spaces_ = std::make_unique<SpaceSet>(*slabs_, *superblock_, core_->options.spaces);
   core_->superblock = superblock_.get();
+  core_->notes = notes_.get();
   core_->spaces = spaces_.get();
   build_works();
   state_ = EngineState::holding;
@@ -37,6 +41,10 @@ Result<void> Engine::cold_start(ColdStartMode mode) {
   return started;
 }
 
+IndexIdentity Engine::identity() const {
+  return {superblock_->current().store_uuid, superblock_->current().epoch};
+}
+
 // The superblock's new epoch is the commit point: with it durable the store is empty, whatever the
 // index still says.
 Result<void> Engine::start_empty() {
@@ -44,14 +52,14 @@ Result<void> Engine::start_empty() {
   HC_FAILPOINT(start_epoch_raised);
   HC_TRY_VOID(superblock_->write_blocking_now());
   HC_FAILPOINT(start_epoch_durable);
-  const IndexIdentity identity{superblock_->current().store_uuid, superblock_->current().epoch};
-  auto opened = core_->index.open(identity);
+  auto opened = core_->index.open(identity());
   // A damaged index is no obstacle to an empty start.
   if (!opened && opened.error().code == Code::corrupt) {
-    opened = core_->index.reset(identity);
+    opened = core_->index.reset(identity());
   }
   HC_TRY(opened);
   HC_FAILPOINT(start_index_opened);
+  notes_->forget_all_epochs();
   begin_serving();
   return {};
 }
@@ -62,20 +70,41 @@ Result<void> Engine::start_load() {
   if (!superblock_->is_durable()) {
     HC_TRY_VOID(superblock_->write_blocking_now());
   }
-  const IndexIdentity identity{superblock_->current().store_uuid, superblock_->current().epoch};
-  HC_TRY_VOID(core_->index.open(identity));
+  std::string damage;
+  auto opened = core_->index.open(identity());
+  if (!opened && opened.error().code == Code::corrupt) {
+    damage = opened.error().message();
+    opened = reset_damaged_index(damage);
+  }
+  HC_TRY_VOID(opened);
   HC_FAILPOINT(load_index_opened);
-  recovery_ = std::make_unique<Recovery>(*works_, core_->options.load_lazily);
-  HC_TRY_VOID(recovery_->start());
+  auto started = start_recovery(damage);
+  // Met by the reading of a file that had passed its check.
+  if (!started && started.error().code == Code::corrupt && damage.empty()) {
+    damage = started.error().message();
+    drop_start();
+    HC_TRY_VOID(reset_damaged_index(damage));
+    started = start_recovery(damage);
+  }
+  HC_TRY_VOID(started);
   HC_FAILPOINT(load_index_read);
   load_progress_ = recovery_->progress();
   state_ = EngineState::loading;
   return {};
 }
 
-// Nothing is in flight yet. What the start has built in memory goes, so that the next one begins
-// where this one did.
-void Engine::abandon_start() {
+Result<void> Engine::start_recovery(const std::string& damage) {
+  recovery_ = std::make_unique<Recovery>(*works_, core_->options.load_lazily);
+  return recovery_->start(disk_, damage);
+}
+
+Result<void> Engine::reset_damaged_index(const std::string& damage) {
+  log_warn("index.damaged", {{"reason", damage}});
+  return core_->index.reset(identity());
+}
+
+// Nothing is in flight yet. What the start has built in memory goes.
+void Engine::drop_start() {
   recovery_.reset();
   core_->catalog.reset();
   core_->slot_order.clear();
@@ -83,6 +112,11 @@ void Engine::abandon_start() {
   if (auto closed = spaces_->abandon_family(); !closed) {
     log_warn("cold_start.close_failed", {{"reason", closed.error().message()}});
   }
+}
+
+// So that the next one begins where this one did.
+void Engine::abandon_start() {
+  drop_start();
   core_->index.close();
   superblock_->restore_durable();
 }
@@ -92,6 +126,14 @@ void Engine::begin_serving() {
     scan_behind_ = std::make_unique<ScanBehind>(*works_, recovery_->take_unread());
     scanned_before_ = load_progress_.slots_scanned;
     dropped_before_ = load_progress_.dropped;
+  }
+  if (recovery_ != nullptr && recovery_->incomplete() && core_->catalog != nullptr) {
+    rebuild_ = std::make_unique<Rebuild>(*works_, recovery_->named_unscanned());
+    core_->rebuilding = true;
+    works_->commit.set_rebuilding(true);
+    ++core_->counters.index_rebuilds;
+    load_progress_.slots_total += rebuild_->progress().total;
+    load_progress_.rebuilding = true;
   }
   recovery_.reset();
   state_ = EngineState::serving;
@@ -119,6 +161,40 @@ void Engine::turn_scan_behind() {
   if (scan_behind_->done()) {
     scan_behind_.reset();
   }
+}
+
+// It ends with the last slot, or with a clear. Until the commit that says so is durable, a restart
+// begins it anew.
+void Engine::turn_rebuild() {
+  if (rebuild_ == nullptr) {
+    return;
+  }
+  const bool over = stopping_ || clearing_store_;
+  if (over) {
+    rebuild_->stop();
+    core_->rebuilding = false;
+  }
+  rebuild_->turn();
+  const Rebuild::Progress& progress = rebuild_->progress();
+  load_progress_.slots_scanned = scanned_before_ + progress.scanned;
+  load_progress_.adopted = progress.adopted;
+  if (!rebuild_->done()) {
+    return;
+  }
+  if (!over) {
+    log_info("index.rebuilt", {{"slots_scanned", progress.scanned},
+                               {"parts_adopted", progress.adopted},
+                               {"slots_unreadable", progress.unreadable}});
+    works_->commit.set_rebuilding(false);
+  }
+  load_progress_.rebuilding = false;
+  core_->rebuilding = false;
+  rebuild_.reset();
+}
+
+bool Engine::scans_idle() const {
+  return (scan_behind_ == nullptr || scan_behind_->idle()) &&
+         (rebuild_ == nullptr || rebuild_->idle());
 }
 
 }  // namespace hc

@@ -35,6 +35,9 @@ void Forget::doom(PageId id, Doom how, FreeToken token) {
   HC_CHECK(page.in_use && !page.doomed);
   HC_CHECK(how != Doom::none);
   ++core.counters.pages_freed;
+  if (how == Doom::free_object) {
+    core.notes->forget(page.space, page.hash);  // older blobs of it may stand in free slots
+  }
   works_.spiller.note_doom();
   works_.pages.busy(id);  // the events below must not settle the page under us
   works_.pages.unlink(id);

@@ -21,6 +21,7 @@ void Verbs::start_free(std::uint32_t index) {
     if (page != kNoPage) {
       works_.forget.doom(page, Doom::free_object, token);
     } else {
+      core_.notes->forget(space, entry.hash);  // what an evicted page has left in a slot
       works_.commit.add_erase(space, entry.hash, token);
     }
   }

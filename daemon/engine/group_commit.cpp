@@ -16,8 +16,23 @@ namespace {
 
 // After that many failures in a row nobody waits for a commit any more.
 constexpr std::uint32_t kFailuresMax = 3;
+// Pages looked at for one group when every row is put again: a few milliseconds.
+constexpr std::uint32_t kAgainLooksMax = 8192;
+// Among the syncs of slabs: that of the notes.
+constexpr std::uint32_t kNotesSync = 0xFFFF;
 
 }  // namespace
+
+GroupCommit::GroupCommit(Works& works) : works_(works), notes_(works.core) {}
+
+void GroupCommit::set_rebuilding(bool rebuilding) {
+  if (!has_work()) {
+    first_waiting_ = works_.core.now;
+  }
+  rebuilding_ = rebuilding;
+  state_dirty_ = true;
+  request_soon();
+}
 
 void GroupCommit::mark_dirty(PageId id) {
   Page& page = works_.core.catalog->page(id);
@@ -49,7 +64,7 @@ void GroupCommit::add_flush(SlabId slab) {
 void GroupCommit::request_soon() { soon_ = true; }
 
 bool GroupCommit::has_work() const {
-  return !dirty_.empty() || !erases_.empty() || !limbo_.empty();
+  return !dirty_.empty() || !erases_.empty() || !limbo_.empty() || state_dirty_ || again_;
 }
 
 bool GroupCommit::is_failing() const {
@@ -62,6 +77,10 @@ void GroupCommit::reset(const Result<void>& index_reset) {
   failures_ = 0;
   failure_code_ = Code::io_error;
   index_dead_ = !index_reset;
+  rebuilding_ = false;
+  state_dirty_ = false;
+  again_ = fresh_ = !index_reset;  // the next group tries it again
+  again_next_ = 0;
   for (const PageId id : dirty_) {
     works_.core.catalog->page(id).dirty = false;  // else it could never queue again
   }
@@ -101,6 +120,9 @@ void GroupCommit::turn() {
   if (state_ == State::idle && due() && core.superblock->is_durable()) {
     start();
   }
+  if (state_ == State::noting) {
+    turn_notes();
+  }
   if (state_ == State::committing) {
     if (auto outcome = core.index.poll()) {
       outcome->has_value() ? succeed() : fail(outcome->error());
@@ -118,11 +140,38 @@ void GroupCommit::start() {
   collect_spaces();
   collect_erases();
   collect_puts();
+  collect_again();
   for (const SlabId slab : flushes_) {
     add_group_flush(slab);
   }
   flushes_.clear();
   first_waiting_ = core.now;
+  sequence_ += group_.flushes.empty() ? 0U : 1U;
+  group_.rows.state = {sequence_, rebuilding_ || again_};
+  state_dirty_ = false;
+  if (fresh_) {
+    group_.rows.fresh =
+        IndexIdentity{core.superblock->current().store_uuid, core.superblock->current().epoch};
+  }
+  state_ = State::noting;
+  notes_.begin(sequence_, group_.flushes, group_.rows.spaces);
+  turn_notes();
+}
+
+void GroupCommit::turn_notes() {
+  notes_.turn();
+  if (!notes_.done()) {
+    return;
+  }
+  if (notes_.code() == Code::ok) {
+    start_flush();
+  } else {
+    fail(make_error(notes_.code(), "notes of the store", notes_.sys_errno()));
+  }
+}
+
+void GroupCommit::start_flush() {
+  Core& core = works_.core;
   state_ = State::flushing;
   HC_FAILPOINT(commit_collected);
   sync_code_ = Code::ok;
@@ -131,6 +180,10 @@ void GroupCommit::start() {
     group_.flushes.clear();
   }
   syncs_left_ = static_cast<std::uint32_t>(group_.flushes.size());
+  if (notes_.wrote_notes()) {
+    ++syncs_left_;
+    core.io.start_sync(core.notes->file(), io_cookie(IoOwner::commit, kNotesSync));
+  }
   for (const SlabId slab : group_.flushes) {
     const FileId file = core.spaces->slabs().slab(slab).file();
     core.io.start_sync(file, io_cookie(IoOwner::commit, slab.value));
@@ -181,6 +234,26 @@ void GroupCommit::collect_puts() {
   }
 }
 
+// The index is new and empty: no row of it can name a slot that is not the page's any more.
+void GroupCommit::collect_again() {
+  Core& core = works_.core;
+  if (!again_) {
+    return;
+  }
+  const std::uint32_t end =
+      core.catalog == nullptr ? 0
+                              : std::min(core.catalog->pages_max(), again_next_ + kAgainLooksMax);
+  for (; again_next_ < end; ++again_next_) {
+    const PageId id{again_next_};
+    const Page& page = core.catalog->page(id);
+    if (page.in_use && !page.doomed && core.catalog->has_stored_part(id)) {
+      add_row(id);
+    }
+  }
+  again_ = core.catalog != nullptr && again_next_ < core.catalog->pages_max();
+  soon_ = again_;
+}
+
 void GroupCommit::add_row(PageId id) {
   Core& core = works_.core;
   const Page& page = core.catalog->page(id);
@@ -222,8 +295,11 @@ void GroupCommit::on_sync(const IoEvent& event) {
   HC_CHECK(syncs_left_ > 0);
   --syncs_left_;
   const Code code = HC_FAILPOINT_FAILS(commit_slab_flushed) ? Code::io_error : event.code;
-  if (code != Code::ok && !HC_MUTANT(failed_flush_believed)) {
+  const bool failed = code != Code::ok && !HC_MUTANT(failed_flush_believed);
+  if (failed) {
     sync_code_ = code;
+  }
+  if (failed && io_value(event.cookie) != kNotesSync) {
     failed_syncs_.push_back(SlabId{static_cast<std::uint16_t>(io_value(event.cookie))});
     works_.spiller.note_failed_flush(failed_syncs_.back());
   }
@@ -234,7 +310,7 @@ void GroupCommit::on_sync(const IoEvent& event) {
     commit_rows();
     return;
   }
-  fail(make_error(sync_code_, "sync of a slab", event.sys_errno));
+  fail(make_error(sync_code_, "sync of a slab or of the notes", event.sys_errno));
   failed_syncs_.clear();
 }
 
@@ -244,6 +320,8 @@ void GroupCommit::commit_rows() {
   batch.spaces = group_.rows.spaces;
   batch.puts = std::move(group_.rows.puts);
   batch.erases = std::move(group_.rows.erases);
+  batch.state = group_.rows.state;
+  batch.fresh = group_.rows.fresh;
   works_.core.counters.rows_committed += batch.puts.size();
   works_.core.counters.rows_erased += batch.erases.size();
   HC_FAILPOINT(commit_flushed);
@@ -276,6 +354,14 @@ void GroupCommit::succeed() {
   ++core.moves;
   failures_ = 0;
   HC_FAILPOINT(commit_heard);
+  index_dead_ = false;
+  notes_.end(true);
+  if (group_.rows.fresh) {
+    fresh_ = false;
+    ++core.counters.index_repairs;
+    log_warn("index.repaired",
+             {{"help", "the index was set aside; rows are put again from memory"}});
+  }
   core.counters.commit_ns += static_cast<std::uint64_t>(core.now - started_);
   state_ = State::idle;
   Group group = std::move(group_);
@@ -300,88 +386,6 @@ void GroupCommit::succeed() {
     works_.events->freed(erase.token);
     HC_FAILPOINT(commit_erase_told);
   }
-}
-
-// Everything goes back to the queues, by key: a record may serve another page by now.
-void GroupCommit::requeue(const Group& group) {
-  Core& core = works_.core;
-  for (const IndexErase& row : group.touched) {
-    const PageId page = core.catalog->find(row.space, row.page);
-    page != kNoPage ? mark_dirty(page) : add_erase(row.space, row.page);
-  }
-  for (const Erase& erase : group.erases) {
-    add_erase(erase.space, erase.hash, erase.token);
-  }
-  if (!HC_MUTANT(limbo_lost_on_failure)) {
-    limbo_.insert(limbo_.end(), group.limbo.begin(), group.limbo.end());
-  }
-  for (const SlabId slab : group.flushes) {
-    add_flush(slab);
-  }
-}
-
-// After a failed sync no written part of that slab is believed any more, whether or not it was in
-// the group: the kernel may have dropped its bytes and marked them clean.
-void GroupCommit::fail_unflushed() {
-  Core& core = works_.core;
-  if (failed_syncs_.empty()) {
-    return;
-  }
-  std::vector<PartRef> lost;
-  const LruList& unsettled = core.catalog->unsettled();
-  for (std::uint32_t at = unsettled.oldest(); at != kNone32; at = unsettled.newer_than(at)) {
-    const auto slab = core.family().slabs[core.catalog->part_of(PartRef{at})];
-    if (std::find(failed_syncs_.begin(), failed_syncs_.end(), *slab) != failed_syncs_.end()) {
-      lost.push_back(PartRef{at});
-    }
-  }
-  for (const PartRef ref : lost) {
-    const PageId page = core.catalog->page_of(ref);
-    if (core.catalog->part(ref).l3 != L3State::written) {
-      continue;
-    }
-    works_.pages.hold(page);  // the events below must not end it
-    works_.spiller.write_again(ref, sync_code_);
-    works_.pages.publish_status(page);
-    works_.pages.drop_hold(page);
-    works_.forget.settle(page);
-    works_.pages.end_if_empty(page);
-  }
-}
-
-// The index is dead: whoever waits for a part to become durable would wait for ever.
-void GroupCommit::tell_waiters() {
-  const LruList& unsettled = works_.core.catalog->unsettled();
-  std::vector<PartRef> parts;
-  for (std::uint32_t at = unsettled.oldest(); at != kNone32; at = unsettled.newer_than(at)) {
-    parts.push_back(PartRef{at});
-  }
-  for (const PartRef ref : parts) {
-    if (works_.core.catalog->part(ref).l3 == L3State::written) {
-      works_.events->part_spill_failed(ref, failure_code_);
-    }
-  }
-}
-
-void GroupCommit::fail(const Error& error) {
-  Core& core = works_.core;
-  ++core.counters.commit_failures;
-  ++core.moves;
-  log_warn("commit.failed", {{"reason", error.message()}});
-  state_ = State::idle;
-  ++failures_;
-  failure_code_ = error.code == Code::no_space ? Code::no_space : Code::io_error;
-  index_dead_ = core.index.is_dead();
-  const Group group = std::move(group_);
-  group_ = Group{};
-  requeue(group);
-  if (core.catalog != nullptr) {
-    fail_unflushed();
-    if (index_dead_) {
-      tell_waiters();
-    }
-  }
-  not_before_ = core.now + std::int64_t{core.options.commit_interval_ms} * kNsPerMs;
 }
 
 }  // namespace hc

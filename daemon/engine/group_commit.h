@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // group_commit: makes written parts durable in groups, off the data path.
 //
-//   idle -> flushing (sync of every slab the group touches) -> committing (one index transaction)
-//        -> idle
+//   idle -> noting (side_notes) -> flushing (sync of every slab the group touches)
+//        -> committing (one index transaction) -> idle
 //
 // Owner: the reactor thread.
 // Invariants:
 //   - a group names only parts whose write had completed before its flush began
 //   - a slot in limbo becomes free after the commit of the group that erases or replaces its row
 //   - a group that fails is queued again whole; nothing of it counts as durable
+//   - an index that dies is set aside with the next group, and every row is put again from memory;
+//     until that is done, and while a rebuild runs, the index says that it is not complete
 #pragma once
 
 #include <cstdint>
@@ -17,6 +19,7 @@
 #include <vector>
 
 #include "daemon/engine/catalog.h"
+#include "daemon/engine/side_notes.h"
 #include "daemon/engine/spiller.h"
 #include "daemon/index/index.h"
 #include "daemon/os/clock.h"
@@ -25,7 +28,7 @@ namespace hc {
 
 class GroupCommit {
  public:
-  explicit GroupCommit(Works& works) : works_(works) {}
+  explicit GroupCommit(Works& works);
 
   void mark_dirty(PageId page);                 // its row is put with the next group
   void add_erase(SpaceNo space, const PageHash& hash, FreeToken token = {});
@@ -35,6 +38,12 @@ class GroupCommit {
 
   void turn();
   void on_sync(const IoEvent& event);
+  void on_note(const IoEvent& event) { notes_.on_write(event); }
+
+  // Start: the highest sequence that the index or a mark names.
+  void set_sequence(std::uint64_t sequence) { sequence_ = sequence; }
+  // Whether slots are still being read for rows that the index lacks; told with the next group.
+  void set_rebuilding(bool rebuilding);
 
   bool idle() const { return state_ == State::idle; }
   bool has_work() const;
@@ -52,12 +61,12 @@ class GroupCommit {
   // Commits have failed several times in a row, or the superblock can't be written that they wait
   // for: nothing becomes durable and no slot becomes free now. They are tried on.
   bool is_failing() const;
-  // The index takes no row any more until it is reset, which a clear does.
+  // The index takes no row, and setting it aside for a new one failed too. It is tried on.
   bool index_dead() const { return index_dead_; }
   Code failure_code() const { return failure_code_; }
 
  private:
-  enum class State : std::uint8_t { idle, flushing, committing };
+  enum class State : std::uint8_t { idle, noting, flushing, committing };
   struct Erase {
     SpaceNo space{};
     PageHash hash;
@@ -81,17 +90,23 @@ class GroupCommit {
   void collect_spaces();
   void collect_erases();
   void collect_puts();
+  void collect_again();
   void add_row(PageId page);
   void add_group_flush(SlabId slab);
+  void turn_notes();
+  void start_flush();
   void commit_rows();
   void succeed();
   void settle_written(const Group::Written& written);
   void fail(const Error& error);
   void requeue(const Group& group);
+  void repair_index();
   void fail_unflushed();
   void tell_waiters();
 
   Works& works_;
+  SideNotes notes_;
+  std::uint64_t sequence_ = 0;                  // of the last group that flushed anything
   State state_ = State::idle;
   bool paused_ = false;
   bool soon_ = false;
@@ -110,6 +125,11 @@ class GroupCommit {
   std::uint32_t failures_ = 0;                  // in a row
   Code failure_code_ = Code::io_error;          // of the last one: io_error or no_space
   bool index_dead_ = false;
+  bool rebuilding_ = false;
+  bool state_dirty_ = false;                    // the index has to be told so
+  bool fresh_ = false;                          // the next group begins a new index
+  bool again_ = false;                          // rows are put again, from this page on:
+  std::uint32_t again_next_ = 0;
 };
 
 }  // namespace hc

@@ -3,6 +3,7 @@
 #include "daemon/engine/recovery.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "daemon/log/log.h"
 #include "daemon/store/recovery_table.h"
@@ -18,8 +19,11 @@ constexpr std::uint8_t kScanTriesMax = 16;
 
 }  // namespace
 
-Result<void> Recovery::start() {
+Result<void> Recovery::start(Disk& disk, const std::string& damage) {
+  HC_TRY_VOID(add_noted_spaces());
   HC_TRY_VOID(read_index());
+  note_missing_notes();
+  HC_TRY_VOID(compare_with_marks(disk, damage));
   std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
     return std::tie(a.slab, a.slot, a.ref) < std::tie(b.slab, b.slot, b.ref);
   });
@@ -109,6 +113,13 @@ void Recovery::add_row(const IndexRow& row) {
     if (!index) {
       ++progress_.dropped;
       works_.commit.mark_dirty(page);
+      continue;
+    }
+    if (core.notes->is_listed(row.space, row.page, Generation{part.generation})) {
+      // It was being forgotten when the daemon died: that ends here.
+      ++progress_.dropped;
+      works_.commit.mark_dirty(page);
+      unknown_slots_.push_back({*core.family().slabs[*index], SlotId{part.slot}});
       continue;
     }
     core.catalog->page(page).owner = part.owner;
@@ -229,11 +240,17 @@ void Recovery::judge(Candidate& candidate, const IoEvent& event) {
   facts.same_page = facts.header && judge_header(header, expected) == BlobVerdict::good;
   facts.same_generation = header.generation == candidate.generation.value;
   facts.same_generation = facts.same_generation || HC_MUTANT(generation_unchecked);
+  // The row of an old copy may name what was evicted, and forgotten after that.
+  if (incomplete() && core.notes->is_forgotten(page.space, page.hash, candidate.generation)) {
+    facts.same_generation = false;
+  }
   candidate.live = judge_slot(facts) == SlotVerdict::live || HC_MUTANT(rows_believed);
 }
 
 void Recovery::install() {
   Core& core = works_.core;
+  // What is adopted later is ordered below every access of this run.
+  clock_ = incomplete() ? std::max(clock_, std::uint64_t{1} << 32) : clock_;
   for (const IndexErase& row : unknown_rows_) {
     works_.commit.add_erase(row.space, row.page);
   }
@@ -279,7 +296,6 @@ void Recovery::add_unknown_slots(SlabId slab, const std::vector<Slab::Live>& liv
     if (named.slab == slab && !taken[named.slot.value]) {
       taken[named.slot.value] = true;
       limbo.push_back(named.slot);
-      works_.commit.add_limbo(named);
     }
   }
 }
@@ -305,11 +321,18 @@ void Recovery::install_slab(SlabId slab) {
       order.emplace_back(page.last_access, candidate.ref);
     } else if (last && (live.empty() || live.back().slot != candidate.slot)) {
       limbo.push_back(candidate.slot);
-      works_.commit.add_limbo({slab, candidate.slot});
     }
   }
   add_unknown_slots(slab, live, limbo);
-  core.spaces->slabs().slab(slab).rebuild(live, limbo);
+  for (const SlotId slot : std::exchange(limbo, incomplete() ? std::vector<SlotId>() : limbo)) {
+    if (incomplete()) {
+      named_unscanned_.push_back({slab, slot});  // it may hold what no row names
+    } else {
+      works_.commit.add_limbo({slab, slot});
+    }
+  }
+  core.spaces->slabs().slab(slab).rebuild(
+      live, limbo, incomplete() ? Slab::Rest::unscanned : Slab::Rest::free);
   std::sort(order.begin(), order.end());
   for (const auto& [access, ref] : order) {
     core.slot_order.insert(*core.catalog, slab, ref);

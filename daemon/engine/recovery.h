@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "daemon/engine/scan_behind.h"
@@ -24,6 +25,8 @@ struct LoadProgress {
   std::uint64_t dropped = 0;        // parts whose header disagreed
   std::uint64_t rows_damaged = 0;   // rows that did not verify
   std::uint64_t pages = 0;          // pages with at least one live part
+  bool rebuilding = false;          // slots that no row names are being read
+  std::uint64_t adopted = 0;        // ... and held a blob
 };
 
 class Recovery {
@@ -31,8 +34,13 @@ class Recovery {
   // Lazily: a slot that one row alone names is taken on that row's word; take_unread() says which.
   Recovery(Works& works, bool lazily) : works_(works), lazily_(lazily) {}
 
-  // Reads the index (blocking), adds its spaces and with the first of them the family.
-  Result<void> start();
+  // Reads the index (blocking), adds its spaces and with the first of them the family, and compares
+  // it with the marks of the slabs. `damage`: why the index was set aside before, or empty.
+  Result<void> start(Disk& disk, const std::string& damage);
+  // Slots may hold what no row names. Every named slot is read first, and the rest is unscanned.
+  bool incomplete() const { return !incomplete_.empty(); }
+  // After the last turn of an incomplete one: unscanned slots that rows name which are erased.
+  const std::vector<SlotRef>& named_unscanned() const { return named_unscanned_; }
   // Issues header reads; true when everything has been judged and installed.
   bool turn();
   void on_scan(const IoEvent& event);
@@ -48,6 +56,9 @@ class Recovery {
     Generation generation{};
     bool live = false;
   };
+  Result<void> add_noted_spaces();
+  Result<void> compare_with_marks(Disk& disk, const std::string& damage);
+  void note_missing_notes();
   Result<void> read_index();
   void add_row(const IndexRow& row);
   void judge(Candidate& candidate, const IoEvent& event);
@@ -71,6 +82,8 @@ class Recovery {
   std::size_t next_read_ = 0;
   std::size_t reads_done_ = 0;
   std::uint64_t clock_ = 0;
+  std::string incomplete_;                // why
+  std::vector<SlotRef> named_unscanned_;
   std::vector<std::uint32_t> repeats_;    // reads that the kernel could not take, by first
   std::vector<std::uint8_t> tries_;       // of each read
   std::vector<IndexErase> unknown_rows_;  // damaged, or of spaces or pages we can't hold

@@ -45,8 +45,13 @@ class SlotOrder {
       newer = look;
       look = at.order.older_than(look);
     }
-    at.owners[slot] = ref;
-    at.order.insert_older_than(slot, newer);
+    insert_older_than(slab, ref, slot, newer);
+  }
+
+  // Right before `newer` (kNone32: as the newest one).
+  void insert_older_than(SlabId slab, PartRef ref, std::uint32_t slot, std::uint32_t newer) {
+    slabs_[slab.value].owners[slot] = ref;
+    slabs_[slab.value].order.insert_older_than(slot, newer);
   }
 
  private:

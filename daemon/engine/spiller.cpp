@@ -146,6 +146,9 @@ Spiller::Step Spiller::start_front(std::deque<PartRef>& queue) {
       works_.commit.request_soon();  // limbo becomes free with the commit
       return Step::wait;
     }
+    if (slab.unscanned_count() > 0 && core.rebuilding) {
+      return Step::wait;  // the next ones that turn out to be free
+    }
     fail(ref, commits_fail ? works_.commit.failure_code() : Code::no_space);
     return Step::next;
   }

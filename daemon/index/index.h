@@ -29,19 +29,29 @@ struct IndexErase {
   PageHash page;
 };
 
-// One transaction. Erases are applied before puts.
-struct IndexBatch {
-  std::vector<IndexSpace> spaces;     // put
-  std::vector<IndexRow> puts;
-  std::vector<IndexErase> erases;     // absent rows are fine
-  bool empty() const { return spaces.empty() && puts.empty() && erases.empty(); }
-};
-
 // Which store and epoch the index belongs to; another one means: not ours, start empty.
 struct IndexIdentity {
   Uuid store_uuid{};
   std::uint64_t store_epoch = 0;
   friend bool operator==(const IndexIdentity&, const IndexIdentity&) = default;
+};
+
+// How far an index has come; committed with every batch. A new, empty one has come nowhere.
+struct IndexState {
+  std::uint64_t commit_sequence = 0;  // the slabs carry it too, see engine/side_notes.h
+  bool rebuilding = false;            // not every row that should be there is there yet
+  friend bool operator==(const IndexState&, const IndexState&) = default;
+};
+
+// One transaction. Erases are applied before puts.
+struct IndexBatch {
+  std::vector<IndexSpace> spaces;     // put
+  std::vector<IndexRow> puts;
+  std::vector<IndexErase> erases;     // absent rows are fine
+  IndexState state{};
+  // Set: the index is damaged or dead. It is set aside, and the batch is the first of an empty one.
+  std::optional<IndexIdentity> fresh = std::nullopt;
+  bool empty() const { return spaces.empty() && puts.empty() && erases.empty(); }
 };
 
 struct IndexVisitor {
@@ -59,6 +69,8 @@ class Index {
   // Blocking; at start only. Opens the index of `identity`. One that is absent or belongs to
   // another identity is replaced by an empty one (created under a temporary name, renamed).
   virtual Result<void> open(const IndexIdentity& identity) = 0;
+  // Of the last committed batch. With no batch in flight; open.
+  virtual IndexState state() const = 0;
   // Blocking; at start only, after open. Every space first, then every row in key order.
   virtual Result<void> visit(const IndexVisitor& visitor) = 0;
   // Blocking; with no batch in flight. Replaces the index by an empty one of `identity`.
@@ -71,7 +83,7 @@ class Index {
   // The outcome of the batch in flight once it is known, else nothing.
   virtual std::optional<Result<void>> poll() = 0;
   virtual void wait() = 0;  // until poll would answer; at stop only
-  // With no batch in flight: no commit can succeed any more until a reset.
+  // With no batch in flight: no commit can succeed any more until a reset or a fresh batch.
   virtual bool is_dead() const = 0;
 };
 

@@ -2,19 +2,20 @@
 // lmdb_env: transactions over LMDB.
 #include "daemon/index/lmdb_env.h"
 
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "daemon/index/meta_rows.h"
-#include "daemon/log/log.h"
 #include "proto/check.h"
 #include "proto/test_hooks.h"
 
@@ -22,44 +23,42 @@ namespace hc {
 
 namespace {
 
-constexpr std::string_view kIdentityKey = "identity";
 constexpr MDB_dbi kDatabases = 3;
 constexpr std::uint64_t kNearlyFullBytes = 1 << 20;
-constexpr int kExitDamaged = 5;  // as for damage that a start finds by itself
+// A key and a value: a space descriptor is the longest.
+constexpr std::size_t kRowBytesMax = kDescriptorBytesMax + 1024;
 
 using PageKey = std::array<std::uint8_t, kIndexKeyBytes>;
 
 // Aborts unless committed.
 class Transaction {
  public:
-  Transaction(MDB_env* env, unsigned flags) : rc_(mdb_txn_begin(env, nullptr, flags, &txn_)) {}
+  Transaction(LmdbEnv& env, unsigned flags) : env_(env) {
+    rc_ = env.call([&] { return mdb_txn_begin(env.raw(), nullptr, flags, &txn_); });
+  }
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
   ~Transaction() {
-    if (txn_ != nullptr) {
-      mdb_txn_abort(txn_);
+    if (rc_ == 0 && txn_ != nullptr && !env_.broken()) {
+      (void)env_.call([&] {
+        mdb_txn_abort(txn_);
+        return 0;
+      });
     }
   }
 
   int begun() const { return rc_; }
   MDB_txn* get() const { return txn_; }
-  int commit() { return mdb_txn_commit(std::exchange(txn_, nullptr)); }
+  int commit() {
+    MDB_txn* const txn = std::exchange(txn_, nullptr);
+    return env_.call([txn] { return mdb_txn_commit(txn); });
+  }
 
  private:
+  LmdbEnv& env_;
   MDB_txn* txn_ = nullptr;
   int rc_;
 };
-
-// LMDB found one of its pages damaged and can't go on; on return it would abort. Exit handlers
-// would wait for threads that may wait for this one.
-void end_damaged(MDB_env* env, const char* message) {
-  const char* path = nullptr;
-  const bool known = mdb_env_get_path(env, &path) == 0 && path != nullptr;
-  log_error("index.damaged", {{"file", known ? path : "?"},
-                              {"lmdb", message},
-                              {"help", "start once with --cold-start clear"}});
-  ::_exit(kExitDamaged);
-}
 
 // LMDB only reads what it is given; its type has no const.
 MDB_val as_val(std::span<const std::uint8_t> bytes) {
@@ -67,10 +66,6 @@ MDB_val as_val(std::span<const std::uint8_t> bytes) {
 }
 
 MDB_val as_val(std::string_view text) { return {text.size(), const_cast<char*>(text.data())}; }
-
-std::span<const std::uint8_t> as_bytes(const MDB_val& value) {
-  return {static_cast<const std::uint8_t*>(value.mv_data), value.mv_size};
-}
 
 // The page under whose key a row stands, whatever the row says.
 IndexErase page_of_key(std::span<const std::uint8_t> key) {
@@ -82,31 +77,14 @@ IndexErase page_of_key(std::span<const std::uint8_t> key) {
   return out;
 }
 
-int put(MDB_txn* txn, MDB_dbi database, MDB_val key, MDB_val value) {
-  return mdb_put(txn, database, &key, &value, 0);
-}
-
-Result<void> walk(MDB_txn* txn, MDB_dbi database,
-                  const std::function<void(const MDB_val&, const MDB_val&)>& on_row) {
-  MDB_cursor* raw = nullptr;
-  if (const int rc = mdb_cursor_open(txn, database, &raw); rc != 0) {
-    return lmdb_error("index: walk", rc);
-  }
-  const std::unique_ptr<MDB_cursor, void (*)(MDB_cursor*)> cursor(raw, mdb_cursor_close);
-  MDB_val key{};
-  MDB_val value{};
-  int rc = 0;
-  while ((rc = mdb_cursor_get(cursor.get(), &key, &value, MDB_NEXT)) == 0) {
-    on_row(key, value);
-  }
-  return rc == MDB_NOTFOUND ? Result<void>() : Result<void>(lmdb_error("index: walk", rc));
-}
-
 }  // namespace
 
 Error lmdb_error(const std::string& what, int rc) {
   if (rc > 0) {
     return make_error(rc == ENOSPC || rc == EDQUOT ? Code::no_space : Code::io_error, what, rc);
+  }
+  if (rc == kLmdbBroken) {
+    return make_error(Code::corrupt, what + ": LMDB met a damaged page");
   }
   const std::string text = what + ": " + mdb_strerror(rc);
   switch (rc) {
@@ -123,7 +101,25 @@ Error lmdb_write_error(const std::string& what, int rc, std::uint64_t free_bytes
   return lmdb_error(what, rc == EIO && free_bytes < kNearlyFullBytes ? ENOSPC : rc);
 }
 
-Result<LmdbEnv> LmdbEnv::open(const std::string& path, std::uint64_t map_bytes, bool create) {
+// A broken environment can't be closed. Its descriptor and its map go; what it holds in memory is
+// lost, once for each damage.
+void LmdbEnv::Close::operator()(MDB_env* env) const {
+  if (!broken) {
+    mdb_env_close(env);
+    return;
+  }
+  mdb_filehandle_t fd = -1;
+  if (mdb_env_get_fd(env, &fd) == 0) {
+    ::close(fd);
+  }
+  MDB_envinfo info{};
+  if (lmdb_call([&] { return mdb_env_info(env, &info); }) == 0) {
+    ::munmap(info.me_mapaddr, info.me_mapsize);
+  }
+}
+
+Result<LmdbEnv> LmdbEnv::open(const std::string& path, std::uint64_t map_bytes, LmdbOpen mode) {
+  install_lmdb_guard();
   MDB_env* raw = nullptr;
   if (const int rc = mdb_env_create(&raw); rc != 0) {
     return lmdb_error(path, rc);
@@ -134,16 +130,17 @@ Result<LmdbEnv> LmdbEnv::open(const std::string& path, std::uint64_t map_bytes, 
     rc = mdb_env_set_mapsize(raw, map_bytes);
   }
   if (rc == 0) {
-    rc = mdb_env_set_assert(raw, end_damaged);
+    rc = mdb_env_set_assert(raw, leave_damaged_call);
   }
   if (rc == 0) {
-    rc = mdb_env_open(raw, path.c_str(), MDB_NOSUBDIR | MDB_NOLOCK, 0600);
+    const unsigned flags = MDB_NOSUBDIR | MDB_NOLOCK | (mode == LmdbOpen::look ? MDB_RDONLY : 0U);
+    rc = env.call([&] { return mdb_env_open(raw, path.c_str(), flags, 0600); });
   }
-  if (rc == 0) {
+  if (rc == 0 && mode != LmdbOpen::look) {
     rc = env.reserve_length(map_bytes);
   }
   if (rc == 0) {
-    rc = env.open_databases(create);
+    rc = env.open_databases(mode);
   }
   if (rc != 0) {
     return rc == MDB_NOTFOUND ? make_error(Code::corrupt, path + " lacks a database")
@@ -152,20 +149,26 @@ Result<LmdbEnv> LmdbEnv::open(const std::string& path, std::uint64_t map_bytes, 
   return env;
 }
 
-int LmdbEnv::open_databases(bool create) {
-  Transaction transaction(env_.get(), create ? 0 : MDB_RDONLY);
+int LmdbEnv::open_databases(LmdbOpen mode) {
+  Transaction transaction(*this, mode == LmdbOpen::create ? 0 : MDB_RDONLY);
   int rc = transaction.begun();
-  const unsigned flags = create ? MDB_CREATE : 0;
+  const unsigned flags = mode == LmdbOpen::create ? MDB_CREATE : 0;
   for (const auto& [name, database] :
        {std::pair{"spaces", &spaces_}, std::pair{"pages", &pages_}, std::pair{"meta", &meta_}}) {
     if (rc == 0) {
-      rc = mdb_dbi_open(transaction.get(), name, flags, database);
+      rc = call([&, name = name, database = database] {
+        return mdb_dbi_open(transaction.get(), name, flags, database);
+      });
     }
   }
   return rc == 0 ? transaction.commit() : rc;
 }
 
-int LmdbEnv::write_batch(MDB_txn* transaction, const IndexBatch& batch) const {
+int LmdbEnv::put(MDB_txn* transaction, MDB_dbi database, MDB_val key, MDB_val value) {
+  return call([&] { return mdb_put(transaction, database, &key, &value, 0); });
+}
+
+int LmdbEnv::write_batch(MDB_txn* transaction, const IndexBatch& batch) {
   for (const IndexSpace& space : batch.spaces) {
     const int rc = put(transaction, spaces_, as_val(encode_space_key(space.number)),
                        as_val(encode_space_row(space)));
@@ -181,7 +184,7 @@ int LmdbEnv::write_batch(MDB_txn* transaction, const IndexBatch& batch) const {
   std::sort(erases.begin(), erases.end());
   for (const PageKey& bytes : erases) {
     MDB_val key = as_val(bytes);
-    const int rc = mdb_del(transaction, pages_, &key, nullptr);
+    const int rc = call([&] { return mdb_del(transaction, pages_, &key, nullptr); });
     if (rc != 0 && rc != MDB_NOTFOUND) {
       return rc;
     }
@@ -200,11 +203,11 @@ int LmdbEnv::write_batch(MDB_txn* transaction, const IndexBatch& batch) const {
       return rc;
     }
   }
-  return 0;
+  return put(transaction, meta_, as_val(kStateKey), as_val(encode_state(batch.state)));
 }
 
 int LmdbEnv::write(const LmdbWrite& write) {
-  Transaction transaction(env_.get(), 0);
+  Transaction transaction(*this, 0);
   int rc = transaction.begun();
   if (rc == 0 && write.identity != nullptr) {
     rc = put(transaction.get(), meta_, as_val(kIdentityKey),
@@ -239,7 +242,7 @@ int LmdbEnv::grow() {
   const std::uint64_t wanted = map_bytes_ * 2;
   int rc = reserve_length(wanted);
   if (rc == 0) {
-    rc = mdb_env_set_mapsize(env_.get(), wanted);
+    rc = call([&] { return mdb_env_set_mapsize(env_.get(), wanted); });
   }
   if (rc == 0) {
     map_bytes_ = wanted;
@@ -247,41 +250,103 @@ int LmdbEnv::grow() {
   return rc;
 }
 
-Result<IndexIdentity> LmdbEnv::read_identity() const {
-  const Transaction transaction(env_.get(), MDB_RDONLY);
-  MDB_val key = as_val(kIdentityKey);
+// False: there is none.
+Result<bool> LmdbEnv::read_meta_row(std::string_view name, IndexBytes& out) {
+  Transaction transaction(*this, MDB_RDONLY);
+  MDB_val key = as_val(name);
   MDB_val value{};
+  std::array<std::uint8_t, 64> copy{};
   int rc = transaction.begun();
   if (rc == 0) {
-    rc = mdb_get(transaction.get(), meta_, &key, &value);
+    rc = call([&] {
+      const int got = mdb_get(transaction.get(), meta_, &key, &value);
+      if (got == 0) {
+        std::memcpy(copy.data(), value.mv_data, std::min(copy.size(), value.mv_size));
+      }
+      return got;
+    });
   }
-  if (rc == MDB_NOTFOUND) {
-    return make_error(Code::not_found, "index has no identity");
+  if (rc == 0) {
+    out.assign(copy.begin(), copy.begin() + static_cast<std::ptrdiff_t>(
+                                                std::min(copy.size(), value.mv_size)));
+    return true;
   }
-  if (rc != 0) {
-    return lmdb_error("index identity", rc);
-  }
-  return decode_identity(as_bytes(value));
+  return rc == MDB_NOTFOUND ? Result<bool>(false)
+                            : Result<bool>(lmdb_error("index " + std::string(name), rc));
 }
 
-Result<void> LmdbEnv::visit(const IndexVisitor& visitor) const {
-  const Transaction transaction(env_.get(), MDB_RDONLY);
+Result<IndexIdentity> LmdbEnv::read_identity() {
+  IndexBytes value;
+  const auto found = read_meta_row(kIdentityKey, value);
+  HC_TRY(found);
+  return *found ? decode_identity(value)
+                : Result<IndexIdentity>(make_error(Code::not_found, "index has no identity"));
+}
+
+Result<IndexState> LmdbEnv::read_state() {
+  IndexBytes value;
+  const auto found = read_meta_row(kStateKey, value);
+  HC_TRY(found);
+  return *found ? decode_state(value) : Result<IndexState>(IndexState{});
+}
+
+// Rows are copied out under the guard: what their pointers name may go while they are judged.
+Result<void> LmdbEnv::walk(
+    MDB_txn* transaction, MDB_dbi database,
+    const std::function<void(const IndexBytes&, const IndexBytes&)>& on_row) {
+  MDB_cursor* cursor = nullptr;
+  int rc = call([&] { return mdb_cursor_open(transaction, database, &cursor); });
+  IndexBytes row(kRowBytesMax);
+  IndexBytes key_bytes;
+  IndexBytes value_bytes;
+  while (rc == 0) {
+    MDB_val key{};
+    MDB_val value{};
+    bool fits = false;
+    rc = call([&] {
+      const int got = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+      fits = got == 0 && key.mv_size <= row.size() && value.mv_size <= row.size() - key.mv_size;
+      if (fits) {
+        std::memcpy(row.data(), key.mv_data, key.mv_size);
+        std::memcpy(row.data() + key.mv_size, value.mv_data, value.mv_size);
+      }
+      return got;
+    });
+    if (rc == 0) {
+      const auto end_of_key = row.begin() + static_cast<std::ptrdiff_t>(fits ? key.mv_size : 0);
+      key_bytes.assign(row.begin(), end_of_key);
+      value_bytes.assign(end_of_key,
+                         end_of_key + static_cast<std::ptrdiff_t>(fits ? value.mv_size : 0));
+      on_row(key_bytes, value_bytes);
+    }
+  }
+  if (!broken() && cursor != nullptr) {
+    (void)call([cursor] {
+      mdb_cursor_close(cursor);
+      return 0;
+    });
+  }
+  return rc == MDB_NOTFOUND ? Result<void>() : Result<void>(lmdb_error("index: walk", rc));
+}
+
+Result<void> LmdbEnv::visit(const IndexVisitor& visitor) {
+  Transaction transaction(*this, MDB_RDONLY);
   if (transaction.begun() != 0) {
     return lmdb_error("index: walk", transaction.begun());
   }
-  HC_TRY_VOID(walk(transaction.get(), spaces_, [&](const MDB_val& key, const MDB_val& value) {
-    const auto space = decode_space_row(as_bytes(key), as_bytes(value));
+  HC_TRY_VOID(walk(transaction.get(), spaces_, [&](const IndexBytes& key, const IndexBytes& value) {
+    const auto space = decode_space_row(key, value);
     space ? visitor.on_space(*space) : visitor.on_damaged_row(space.error());
   }));
-  return walk(transaction.get(), pages_, [&](const MDB_val& key, const MDB_val& value) {
-    const auto row = decode_index_row(as_bytes(key), as_bytes(value));
+  return walk(transaction.get(), pages_, [&](const IndexBytes& key, const IndexBytes& value) {
+    const auto row = decode_index_row(key, value);
     if (row) {
       visitor.on_row(*row);
       return;
     }
     visitor.on_damaged_row(row.error());
-    if (visitor.on_damaged_key && key.mv_size == kIndexKeyBytes) {
-      visitor.on_damaged_key(page_of_key(as_bytes(key)));
+    if (visitor.on_damaged_key && key.size() == kIndexKeyBytes) {
+      visitor.on_damaged_key(page_of_key(key));
     }
   });
 }

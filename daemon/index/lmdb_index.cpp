@@ -12,7 +12,9 @@
 #include <cstdio>
 #include <utility>
 
+#include "daemon/index/index_child.h"
 #include "daemon/index/lmdb_file.h"
+#include "daemon/index/lmdb_tree_check.h"
 #include "daemon/log/log.h"
 #include "daemon/os/file_lock.h"
 #include "proto/test_hooks.h"
@@ -120,13 +122,37 @@ Result<void> LmdbIndex::open(const IndexIdentity& identity) {
   if (opened.error().code == Code::not_found) {
     return replace_by_empty(identity);
   }
-  damaged_ = opened.error().code == Code::corrupt;
-  return opened;
+  // One that can't be read is as good as damaged: its pages lie in the slots.
+  const bool unreadable = opened.error().sys_errno == EIO;
+  damaged_ = unreadable || opened.error().code == Code::corrupt;
+  return unreadable ? make_error(Code::corrupt, opened.error().message()) : opened;
+}
+
+// Every page and every row. In a child where there is a program for it; the child may die of LMDB.
+Result<void> LmdbIndex::check_file() const {
+  HC_TRY_VOID(check_lmdb_file(path()));
+  const std::uint64_t used_bytes = lmdb_used_bytes(path());
+  if (!options_.checker.empty()) {
+    const auto found = run_index_child({{options_.checker, kCheckIndexArgument, path()},
+                                        index_check_limit_ms(used_bytes),
+                                        options_.on_progress});
+    if (found) {
+      log_info("index.checked", {{"found", *found}});
+      return {};
+    }
+    if (found.error().code != Code::unsupported) {
+      return found.error();
+    }
+    log_warn("index.no_child", {{"reason", found.error().message()},
+                                {"help", "the index is checked by the daemon itself"}});
+  }
+  const auto facts = check_lmdb_trees(path());
+  return facts ? Result<void>() : Result<void>(facts.error());
 }
 
 // not_found: there is none of this identity.
 Result<void> LmdbIndex::open_existing(const IndexIdentity& identity) {
-  HC_TRY_VOID(check_lmdb_file(path()));
+  HC_TRY_VOID(check_file());
   HC_TRY_VOID(open_file());
   const auto found = env_->read_identity();
   HC_TRY(found);
@@ -134,11 +160,14 @@ Result<void> LmdbIndex::open_existing(const IndexIdentity& identity) {
     log_info("index.other_store", {{"file", path()}});
     return make_error(Code::not_found, path() + " belongs to another store or epoch");
   }
+  const auto state = env_->read_state();
+  HC_TRY(state);
+  state_ = *state;
   return {};
 }
 
 Result<void> LmdbIndex::open_file() {
-  auto env = LmdbEnv::open(path(), map_bytes_, false);
+  auto env = LmdbEnv::open(path(), map_bytes_, LmdbOpen::existing);
   HC_TRY(env);
   env_.emplace(std::move(*env));
   return {};
@@ -185,6 +214,7 @@ Result<void> LmdbIndex::replace_by_empty(const IndexIdentity& identity) {
   env_.reset();
   HC_TRY_VOID(sync_dir(dir_.get(), "index " + options_.dir));
   HC_TRY_VOID(open_file());
+  state_ = IndexState{};
   dead_.reset();
   return {};
 }
@@ -197,7 +227,7 @@ void LmdbIndex::remove_lock_files() const {
 
 Result<void> LmdbIndex::build_empty(const IndexIdentity& identity) const {
   remove_file(path(".new"));
-  auto env = LmdbEnv::open(path(".new"), map_bytes_, true);
+  auto env = LmdbEnv::open(path(".new"), map_bytes_, LmdbOpen::create);
   HC_TRY(env);
   if (const int rc = env->write({nullptr, &identity}); rc != 0) {
     return lmdb_write_error(path(".new"), rc, free_bytes_of(dir_.get()));
@@ -239,12 +269,27 @@ void LmdbIndex::run_committer() {
 }
 
 Result<void> LmdbIndex::run_batch(const IndexBatch& batch) {
+  if (batch.fresh) {
+    damaged_ = true;
+    if (auto replaced = replace_by_empty(*batch.fresh); !replaced) {
+      dead_ = replaced.error();
+      return replaced;
+    }
+  }
   if (dead_ || !env_) {
     return dead_ ? *dead_ : not_open();
   }
   if (HC_FAILPOINT_FAILS(index_batch_taken)) {
     return make_error(Code::io_error, "index: commit");
   }
+  if (const int rc = write_growing(batch); rc != 0) {
+    return handle_failed_write(rc);
+  }
+  state_ = batch.state;
+  return {};
+}
+
+int LmdbIndex::write_growing(const IndexBatch& batch) {
   int rc = env_->write({&batch, nullptr});
   while (rc == MDB_MAP_FULL && map_bytes_ < kMapBytesMax) {
     rc = env_->grow();
@@ -255,7 +300,7 @@ Result<void> LmdbIndex::run_batch(const IndexBatch& batch) {
     }
   }
   HC_FAILPOINT(index_batch_committed);
-  return rc == 0 ? Result<void>() : Result<void>(handle_failed_write(rc));
+  return rc;
 }
 
 Error LmdbIndex::handle_failed_write(int rc) {

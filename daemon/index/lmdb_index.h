@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <thread>
@@ -23,6 +24,9 @@ struct LmdbIndexOptions {
   std::uint64_t pages_expected = 0;      // rows that the store can hold
   std::uint64_t parts_expected = 1;      // parts per row
   std::uint32_t lock_retry_ms = 60'000;  // for a predecessor that still holds the directory
+  // Program that checks a file before it is mapped, see index_child; empty: this process does.
+  std::string checker = {};
+  std::function<void()> on_progress = {};  // while a check runs
 };
 
 // Address space for that many rows; more is mapped when it does not suffice.
@@ -38,8 +42,8 @@ class LmdbIndex final : public Index, public Waitable {
   ~LmdbIndex() override;
 
   // corrupt: the file is damaged. Nothing was changed; `reset` sets it aside and starts empty.
-  // A page of LMDB's own that is damaged ends the process (exit code 5) where LMDB meets it.
   Result<void> open(const IndexIdentity& identity) override;
+  IndexState state() const override { return state_; }
   Result<void> visit(const IndexVisitor& visitor) override;
   Result<void> reset(const IndexIdentity& identity) override;
   void close() override;
@@ -55,6 +59,7 @@ class LmdbIndex final : public Index, public Waitable {
 
  private:
   std::string path(const char* suffix = "") const;
+  Result<void> check_file() const;
   Result<void> open_existing(const IndexIdentity& identity);
   Result<void> open_file();
   Result<void> replace_by_empty(const IndexIdentity& identity);
@@ -63,6 +68,7 @@ class LmdbIndex final : public Index, public Waitable {
 
   void run_committer();
   Result<void> run_batch(const IndexBatch& batch);
+  int write_growing(const IndexBatch& batch);
   Error handle_failed_write(int rc);
   Result<void> reopen();
 
@@ -71,6 +77,7 @@ class LmdbIndex final : public Index, public Waitable {
   std::uint64_t map_bytes_;
   std::optional<LmdbEnv> env_;
   std::optional<Error> dead_;  // what killed the environment; every later commit answers it
+  IndexState state_;           // of the last committed batch
   bool damaged_ = false;
   bool in_flight_ = false;
   WorkQueue<IndexBatch> batches_;

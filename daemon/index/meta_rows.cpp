@@ -79,4 +79,43 @@ Result<IndexIdentity> decode_identity(std::span<const std::uint8_t> value) {
   return IndexIdentity{row.store_uuid, row.store_epoch};
 }
 
+std::array<std::uint8_t, sizeof(StateRow)> encode_state(const IndexState& state) {
+  StateRow row{0, kDiskVersion, state.rebuilding ? std::uint16_t{1} : std::uint16_t{0},
+               state.commit_sequence};
+  std::array<std::uint8_t, sizeof row> value{};
+  std::memcpy(value.data(), &row, sizeof row);
+  row.row_crc = crc32c(std::span(value).subspan(sizeof row.row_crc));
+  std::memcpy(value.data(), &row, sizeof row);
+  return value;
+}
+
+Result<IndexState> decode_state(std::span<const std::uint8_t> value) {
+  StateRow row{};
+  if (value.size() != sizeof row) {
+    return make_error(Code::corrupt, "index state has a wrong size");
+  }
+  std::memcpy(&row, value.data(), sizeof row);
+  if (row.row_crc != crc32c(value.subspan(sizeof row.row_crc))) {
+    return make_error(Code::corrupt, "index state does not match its checksum");
+  }
+  if (row.version != kDiskVersion || row.rebuilding > 1) {
+    return make_error(Code::corrupt, "index state has an unknown version");
+  }
+  return IndexState{row.commit_sequence, row.rebuilding == 1};
+}
+
+Result<void> judge_meta_row(std::span<const std::uint8_t> key,
+                            std::span<const std::uint8_t> value) {
+  const std::string_view name(reinterpret_cast<const char*>(key.data()), key.size());
+  if (name == kIdentityKey) {
+    const auto identity = decode_identity(value);
+    return identity ? Result<void>() : Result<void>(identity.error());
+  }
+  if (name == kStateKey) {
+    const auto state = decode_state(value);
+    return state ? Result<void>() : Result<void>(state.error());
+  }
+  return make_error(Code::corrupt, "has a row that the index does not know");
+}
+
 }  // namespace hc

@@ -35,9 +35,11 @@ void Slab::move(SlotId slot, SlotState to) {
   HC_CHECK(kSlotMoves[static_cast<std::size_t>(entry.state)][static_cast<std::size_t>(to)]);
   live_count_ -= holds_page(entry.state) ? 1U : 0U;
   limbo_count_ -= entry.state == SlotState::limbo ? 1U : 0U;
+  unscanned_count_ -= entry.state == SlotState::unscanned ? 1U : 0U;
   entry.state = to;
   live_count_ += holds_page(to) ? 1U : 0U;
   limbo_count_ += to == SlotState::limbo ? 1U : 0U;
+  unscanned_count_ += to == SlotState::unscanned ? 1U : 0U;
   quarantined_count_ += to == SlotState::quarantined ? 1U : 0U;
 }
 
@@ -97,11 +99,23 @@ void Slab::unpin(SlotId slot) {
   }
 }
 
-void Slab::rebuild(const std::vector<Live>& live, const std::vector<SlotId>& limbo) {
-  HC_CHECK(live_count_ == 0 && limbo_count_ == 0);
+void Slab::rebuild(const std::vector<Live>& live, const std::vector<SlotId>& limbo, Rest rest) {
+  HC_CHECK(live_count_ == 0 && limbo_count_ == 0 && unscanned_count_ == 0);
   std::vector<SlotId> taken = limbo;
   for (const Live& entry : live) {
     taken.push_back(entry.slot);
+  }
+  if (rest == Rest::unscanned) {
+    std::vector<bool> known(slots_.size());
+    for (const SlotId slot : taken) {
+      known[slot.value] = true;
+    }
+    for (std::uint32_t slot = 0; slot < known.size(); ++slot) {
+      if (!known[slot]) {
+        taken.push_back(SlotId{slot});
+        move(SlotId{slot}, SlotState::unscanned);
+      }
+    }
   }
   pool_.rebuild(taken);
   for (const Live& entry : live) {
@@ -113,6 +127,17 @@ void Slab::rebuild(const std::vector<Live>& live, const std::vector<SlotId>& lim
   }
 }
 
+void Slab::adopt_unscanned(SlotId slot, Generation generation) {
+  HC_CHECK(slots_[slot.value].state == SlotState::unscanned);
+  move(slot, SlotState::written);
+  slots_[slot.value].generation = generation;
+}
+
+void Slab::free_unscanned(SlotId slot) {
+  HC_CHECK(slots_[slot.value].state == SlotState::unscanned);
+  release(slot);
+}
+
 void Slab::reset() {
   for (const Slot& slot : slots_) {
     HC_CHECK(slot.pins == 0);
@@ -122,6 +147,7 @@ void Slab::reset() {
   live_count_ = 0;
   limbo_count_ = 0;
   quarantined_count_ = 0;
+  unscanned_count_ = 0;
   pool_.reset();
 }
 

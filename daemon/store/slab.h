@@ -6,6 +6,7 @@
 //   - a slot is taken in the pool exactly when its state is not free
 //   - a pinned slot (a read is in flight on it) is never free
 //   - a slot leaves limbo only after the commit that erased its row, and without pins
+//   - an unscanned slot may hold a blob that no row names: free or live once its header was read
 #pragma once
 
 #include <array>
@@ -18,19 +19,30 @@
 
 namespace hc {
 
-enum class SlotState : std::uint8_t { free, writing, written, committed, limbo, quarantined };
-inline constexpr std::size_t kSlotStates = 6;
+enum class SlotState : std::uint8_t {
+  free,
+  writing,
+  written,
+  committed,
+  limbo,
+  quarantined,
+  unscanned,
+};
+inline constexpr std::size_t kSlotStates = 7;
 
 // Row: from, column: to.
 inline constexpr std::array<std::array<bool, kSlotStates>, kSlotStates> kSlotMoves = {{
-    //            free   writing written commit limbo  quarantined
-    // From free to committed or limbo: found by recovery, live or named by a row it has dropped.
-    /* free */ {{false, true, false, true, true, false}},
-    /* writing */ {{true, false, true, false, true, true}},  // free: the write failed
-    /* written */ {{false, false, false, true, true, true}},
-    /* committed */ {{false, false, false, false, true, true}},
-    /* limbo */ {{true, false, false, false, false, true}},
-    /* quarantined */ {{false, false, false, false, false, false}},
+    //            free   writing written commit limbo  quarantined unscanned
+    // From free to committed, limbo or unscanned: by recovery, which finds it live, named by a row
+    // that it has dropped, or can't know. Found by its header it is written: nobody may have
+    // flushed it.
+    /* free */ {{false, true, false, true, true, false, true}},
+    /* writing */ {{true, false, true, false, true, true, false}},  // free: the write failed
+    /* written */ {{false, false, false, true, true, true, false}},
+    /* committed */ {{false, false, false, false, true, true, false}},
+    /* limbo */ {{true, false, false, false, false, true, false}},
+    /* quarantined */ {{false, false, false, false, false, false, false}},
+    /* unscanned */ {{true, false, true, false, true, true, false}},
 }};
 
 // Every state can be reached, and every state but quarantined can be left.
@@ -77,7 +89,12 @@ class Slab {
     SlotId slot;
     Generation generation;
   };
-  void rebuild(const std::vector<Live>& live, const std::vector<SlotId>& limbo);
+  enum class Rest : std::uint8_t { free, unscanned };
+  void rebuild(const std::vector<Live>& live, const std::vector<SlotId>& limbo,
+               Rest rest = Rest::free);
+  // Its header was read: it holds this blob, or nothing (and no row names it).
+  void adopt_unscanned(SlotId slot, Generation generation);
+  void free_unscanned(SlotId slot);
   // Clear: every slot that no read pins and that is not being written is free; the rest follow
   // when their I/O ends (the caller waits for that before it calls this).
   void reset();
@@ -91,6 +108,7 @@ class Slab {
   std::uint32_t live_count() const { return live_count_; }
   std::uint32_t limbo_count() const { return limbo_count_; }
   std::uint32_t quarantined_count() const { return quarantined_count_; }
+  std::uint32_t unscanned_count() const { return unscanned_count_; }
   // Slots that can hold a page, now or later.
   std::uint32_t usable_count() const { return slot_count() - quarantined_count_; }
 
@@ -111,6 +129,7 @@ class Slab {
   std::uint32_t live_count_ = 0;
   std::uint32_t limbo_count_ = 0;
   std::uint32_t quarantined_count_ = 0;
+  std::uint32_t unscanned_count_ = 0;
 };
 
 }  // namespace hc

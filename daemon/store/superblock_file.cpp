@@ -16,12 +16,6 @@ constexpr const char* kFileName = "superblock";
 constexpr std::uint64_t kFileBytes = kSuperblockCopies * kSuperblockCopyBytes;
 constexpr std::uint32_t kGenerationBlock = 1U << 20;
 
-// Less than half of the circle ahead is later. Blobs of half a circle ago are long overwritten or
-// named by no row.
-bool generation_is_before(std::uint32_t generation, std::uint32_t mark) {
-  return static_cast<std::int32_t>(generation - mark) < 0;
-}
-
 std::uint32_t generation_after(std::uint32_t generation) {
   const std::uint32_t next = generation + 1;
   return next == kNoGeneration.value ? next + 1 : next;

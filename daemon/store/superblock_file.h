@@ -22,6 +22,12 @@
 
 namespace hc {
 
+// Less than half of the circle ahead is later. Blobs of half a circle ago are long overwritten or
+// named by no row.
+constexpr bool generation_is_before(std::uint32_t generation, std::uint32_t mark) {
+  return static_cast<std::int32_t>(generation - mark) < 0;
+}
+
 class SuperblockFile {
  public:
   // Opens the superblock of the volume, or creates one with this uuid. The file carries the
@@ -43,6 +49,8 @@ class SuperblockFile {
   void drop_space(SpaceNo space);
   // The next generation, or nothing while its block is not durable yet.
   std::optional<Generation> next_generation();
+  // Whatever was written so far has this generation or an earlier one.
+  Generation newest_generation() const { return Generation{next_generation_ - 1}; }
 
   // Writes what has changed and waits for it. Start and stop only; busy while a write is in
   // flight.

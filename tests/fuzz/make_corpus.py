@@ -47,6 +47,20 @@ def slab_header():
         yield field, b"\3" + changed * 2
 
 
+def store_notes():
+    mark = used(golden.commit_mark())
+    yield "mark", b"\0" + mark
+    yield "mark_version", b"\x80" + set_u(mark, golden.BLOCK + 8, "H", 2)
+    note = used(golden.space_note())
+    yield "space", b"\1" + note
+    yield "space_too_long", b"\1" + set_u(note, 12, "I", 8193)
+    yield "space_longer", b"\x81" + set_u(note, 12, "I", len(note) - 15)
+    block = used(golden.forgotten_block())
+    yield "forgotten", b"\2" + block
+    yield "forgotten_full", b"\x82" + set_u(block, 10, "H", 101)
+    yield "forgotten_more", b"\x82" + set_u(block, 10, "H", 50)
+
+
 def superblock():
     copies = golden.superblock_file()
     size = 56 + 2 * 40
@@ -85,7 +99,7 @@ def space_descriptor():
 
 
 def main():
-    for make in (blob_header, slab_header, superblock, index_row, space_descriptor):
+    for make in (blob_header, slab_header, superblock, store_notes, index_row, space_descriptor):
         folder = HERE / "corpus" / make.__name__
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in make():

@@ -110,6 +110,19 @@ SPACE_ROW_HEADER = Layout(("row_crc", "I"), ("version", "H"), ("shards_on_node",
 IDENTITY_ROW = Layout(
     ("row_crc", "I"), ("version", "H"), ("reserved", "H"), ("store_epoch", "Q"),
     ("store_uuid", "16s"))
+STATE_ROW = Layout(
+    ("row_crc", "I"), ("version", "H"), ("rebuilding", "H"), ("commit_sequence", "Q"))
+COMMIT_MARK = Layout(
+    ("mark_crc", "I"), ("magic", "I"), ("version", "H"), ("reserved", "H"), ("reserved2", "I"),
+    ("store_uuid", "16s"), ("store_epoch", "Q"), ("commit_sequence", "Q"))
+SPACE_NOTE = Layout(
+    ("note_crc", "I"), ("magic", "I"), ("version", "H"), ("shards_on_node", "H"),
+    ("descriptor_bytes", "I"))
+FORGOTTEN_BLOCK = Layout(
+    ("block_crc", "I"), ("magic", "I"), ("version", "H"), ("page_count", "H"), ("floor", "I"),
+    ("store_uuid", "16s"), ("store_epoch", "Q"), ("sequence", "Q"), ("has_floor", "I"),
+    ("reserved", "I"))
+FORGOTTEN_PAGE = Layout(("page", "32s"), ("space", "I"), ("generation", "I"))
 
 # --- layouts in shared memory and on the socket ---------------------------------------------------
 REQUEST = Layout(
@@ -313,6 +326,37 @@ def identity_row():
     return IDENTITY_ROW.seal(version=DISK_VERSION, store_epoch=STORE_EPOCH, store_uuid=UUID)
 
 
+def state_row():
+    return STATE_ROW.seal(version=DISK_VERSION, rebuilding=1, commit_sequence=0x0102030405)
+
+
+def commit_mark():
+    """Two blocks of a slab: an odd sequence stands in the second one."""
+    mark = COMMIT_MARK.seal(
+        magic=0x4D434948, version=DISK_VERSION, store_uuid=UUID, store_epoch=STORE_EPOCH,
+        commit_sequence=41)
+    return bytes(BLOCK) + mark + bytes(BLOCK - len(mark))
+
+
+def space_note():
+    descriptor = space_descriptor()
+    note = SPACE_NOTE.pack(
+        magic=0x4E434948, version=DISK_VERSION, shards_on_node=6,
+        descriptor_bytes=len(descriptor)) + descriptor
+    note = struct.pack("<I", crc32c(note[4:])) + note[4:]
+    return note + bytes(3 * BLOCK - len(note))
+
+
+def forgotten_block():
+    block = FORGOTTEN_BLOCK.pack(
+        magic=0x46434948, version=DISK_VERSION, page_count=2, floor=0x01020300, store_uuid=UUID,
+        store_epoch=STORE_EPOCH, sequence=12, has_floor=1)
+    block += FORGOTTEN_PAGE.pack(page=PAGES[0], space=258, generation=0x01020304)
+    block += FORGOTTEN_PAGE.pack(page=PAGES[1], space=0, generation=0x01020305)
+    block += bytes(BLOCK - len(block))
+    return struct.pack("<I", crc32c(block[4:])) + block[4:]
+
+
 def request_entry():
     return REQUEST.pack(
         verb=1, flags=1 | 2, ack=3, hint=1, priority=9, kind_mask=5, op_slot=63,
@@ -457,6 +501,10 @@ FORMATS = {
     "index_value": index_value,
     "space_row": space_row,
     "identity_row": identity_row,
+    "state_row": state_row,
+    "commit_mark": commit_mark,
+    "space_note": space_note,
+    "forgotten_block": forgotten_block,
     "space_descriptor": space_descriptor,
     "space_identity": space_identity,
     "request_entry": request_entry,

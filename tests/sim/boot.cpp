@@ -30,6 +30,7 @@ void Driver::new_family(bool same_space) {
 
 void Driver::boot(ColdStartMode mode) {
   world_.index.damage_rows();
+  lose_index();
   int starts = 0;
   const ColdStartMode wanted = mode;
   while (!try_boot(mode, starts == 0)) {
@@ -43,8 +44,36 @@ void Driver::boot(ColdStartMode mode) {
     world_.laws.expect(!world_.has_catalog(), 2, "a store is not empty after a cold start clear");
   }
   watch_.observe();
+  if (world_.engine->rebuilding() && world_.prng.one_in(2)) {
+    watch_.forget_remembered();  // it serves meanwhile; what is evicted meanwhile is not told apart
+  }
+  finish_rebuild();
   watch_.check_recovered();
-  watch_.walk(!world_.engine->scanning_behind());
+  watch_.walk(!world_.engine->scanning_behind() && !world_.engine->rebuilding());
+}
+
+// Between two starts. Nothing of it may cost a page that its slot still holds.
+void Driver::lose_index() {
+  if (!world_.prng.percent(world_.plan.index_lost)) {
+    return;
+  }
+  const std::uint32_t how = world_.prng.below32(3);
+  world_.trace.add("index lost", how);
+  if (how == 0) {
+    world_.index.lose();
+  } else if (how == 1) {
+    world_.index.damage();
+  } else {
+    world_.index.put_copy_back();
+  }
+}
+
+void Driver::finish_rebuild() {
+  const Instant bound = world_.clock.time() + 600'000 * kNsPerMs;
+  while (watch_.remembers() && world_.engine->rebuilding()) {
+    world_.laws.expect(world_.clock.time() < bound, 5, "a rebuild does not end");
+    advance(kNsPerMs);
+  }
 }
 
 bool Driver::try_boot(ColdStartMode& mode, bool may_change) {

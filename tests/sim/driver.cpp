@@ -35,6 +35,9 @@ void Driver::run() {
   next_crash_ = world_.prng.between32(options_.operations / 8, options_.operations / 4);
   while (world_.tally.operations < options_.operations) {
     act();
+    if (world_.prng.one_in(100)) {
+      world_.index.save_copy();
+    }
     if (world_.tally.operations >= next_crash_) {
       crash_and_boot();
       next_crash_ += world_.prng.between32(options_.operations / 8, options_.operations / 4);

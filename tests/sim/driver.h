@@ -40,6 +40,8 @@ class Driver {
   bool try_boot(ColdStartMode& mode, bool may_change);
   bool leave_hold(ColdStartMode& mode, bool may_change);
   bool finish_loading();
+  void lose_index();
+  void finish_rebuild();
   void kill();
   void crash_and_boot();
   void check_budget();

@@ -22,6 +22,7 @@ FaultPlan draw_fault_plan(Prng& prng) {
   plan.slow_io = maybe(prng, 300);
   plan.slow_copy = maybe(prng, 300);
   plan.power_cut = maybe(prng, 40);
+  plan.index_lost = maybe(prng, 80);
   if (prng.one_in(3)) {
     return plan;
   }

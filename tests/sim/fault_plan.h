@@ -30,6 +30,7 @@ struct FaultPlan {
   std::uint32_t memory_fault = 0;    // client memory can't be touched
   std::uint32_t slow_io = 0;         // a request takes long enough to pass deadlines
   std::uint32_t slow_copy = 0;
+  std::uint32_t index_lost = 0;      // per 100 starts: the index is gone, damaged, or an old copy
   std::uint32_t power_cut = 0;       // per 100 starts: the power goes during the start
   std::uint32_t io_delay_us = 200;   // ordinary delays are up to this
   std::uint32_t copy_delay_us = 100;

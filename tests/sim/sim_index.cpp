@@ -12,7 +12,9 @@ void SimIndex::clear(const IndexIdentity& identity) {
   spaces_.clear();
   rows_.clear();
   damaged_.clear();
+  state_ = IndexState{};
   dead_ = false;
+  file_damaged_ = false;
 }
 
 Result<void> SimIndex::open(const IndexIdentity& identity) {
@@ -23,11 +25,28 @@ Result<void> SimIndex::open(const IndexIdentity& identity) {
     trace_.add("fault index_open");
     return make_error(Code::io_error, "index open");
   }
+  if (file_damaged_) {
+    return make_error(Code::corrupt, "index file");
+  }
   open_ = true;
   if (!identity_ || *identity_ != identity) {
     clear(identity);
   }
   return {};
+}
+
+void SimIndex::save_copy() { copy_ = Copy{identity_, spaces_, rows_, state_}; }
+
+bool SimIndex::put_copy_back() {
+  if (!copy_) {
+    return false;
+  }
+  identity_ = copy_->identity;
+  spaces_ = copy_->spaces;
+  rows_ = copy_->rows;
+  state_ = copy_->state;
+  damaged_.clear();
+  return true;
 }
 
 Result<void> SimIndex::reset(const IndexIdentity& identity) {
@@ -94,6 +113,7 @@ void SimIndex::commit(IndexBatch batch) {
 
 void SimIndex::apply(const IndexBatch& batch) {
   ++commits_;
+  state_ = batch.state;
   for (const IndexSpace& space : batch.spaces) {
     spaces_[space.number.value] = space;
   }
@@ -109,6 +129,15 @@ void SimIndex::apply(const IndexBatch& batch) {
 }
 
 Result<void> SimIndex::draw_outcome() {
+  if (batch_->fresh) {
+    if (prng_.per_10k(plan_.index_reset_error)) {
+      trace_.add("fault index_fresh");
+      dead_ = true;
+      return make_error(Code::io_error, "index set aside");
+    }
+    clear(*batch_->fresh);
+    open_ = true;
+  }
   if (dead_) {
     return make_error(Code::io_error, "the environment is dead");
   }

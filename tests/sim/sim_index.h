@@ -23,6 +23,7 @@ class SimIndex final : public Index {
   SimIndex(SimClock& clock, Trace& trace, Laws& laws, Prng prng);
 
   Result<void> open(const IndexIdentity& identity) override;
+  IndexState state() const override { return state_; }
   Result<void> visit(const IndexVisitor& visitor) override;
   Result<void> reset(const IndexIdentity& identity) override;
   void close() override { open_ = false; }
@@ -35,6 +36,12 @@ class SimIndex final : public Index {
   void set_plan(const FaultPlan& plan) { plan_ = plan; }
   Instant next_due() const { return batch_ ? due_ : SimClock::kNever; }
   void crash();
+  // While nothing has it open: the file is gone, is damaged so that the next open says so, or is
+  // replaced by the copy that was last saved. False: there is no copy.
+  void lose() { identity_.reset(); }
+  void damage() { file_damaged_ = true; }
+  void save_copy();
+  bool put_copy_back();
   // Asked about every part of every row of a batch that begins.
   void set_watcher(std::function<void(const IndexRow&)> watcher) { watcher_ = std::move(watcher); }
 
@@ -64,6 +71,15 @@ class SimIndex final : public Index {
   std::map<std::uint32_t, IndexSpace> spaces_;
   std::map<Key, IndexRow> rows_;
   std::map<Key, bool> damaged_;
+  struct Copy {
+    std::optional<IndexIdentity> identity;
+    std::map<std::uint32_t, IndexSpace> spaces;
+    std::map<Key, IndexRow> rows;
+    IndexState state;
+  };
+  std::optional<Copy> copy_;
+  bool file_damaged_ = false;
+  IndexState state_;
   std::optional<IndexBatch> batch_;
   Instant due_{};
   std::uint64_t commits_ = 0;

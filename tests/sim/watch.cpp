@@ -12,11 +12,6 @@ namespace {
 // not full.
 constexpr std::uint32_t kNewPagesMax = 16;
 
-std::string name_of(const char* what, std::uint64_t a, std::uint64_t b, std::uint64_t c) {
-  return std::string(what) + " (" + std::to_string(a) + ", " + std::to_string(b) + ", " +
-         std::to_string(c) + ")";
-}
-
 }  // namespace
 
 void Watch::observe() {
@@ -24,6 +19,8 @@ void Watch::observe() {
       world_.engine != nullptr && world_.engine->state() == EngineState::serving;
   if (serving && !serving_) {
     remember_unproved();
+    run_begins_ = world_.core().superblock->newest_generation().value;
+    rebuilt_once_ = rebuilt_once_ || world_.core().counters.index_rebuilds > 0;
   }
   was_serving_ = serving && serving_;
   serving_ = serving;
@@ -84,10 +81,27 @@ void Watch::take_snapshot() {
   for (const Space* space : core.spaces->all()) {
     (void)world_.version_of(space->number);
   }
+  note_durable();
   pages_free_ = catalog.pages_free();
   evictions_ = core.counters.pages_evicted_l3;
   spill_failures_ = core.counters.spill_failures;
   commit_failures_ = core.counters.commit_failures;
+}
+
+void Watch::note_durable() {
+  const Catalog& catalog = *world_.core().catalog;
+  for (std::uint32_t at = 0; at < catalog.pages_max() * catalog.parts_per_page(); ++at) {
+    const Part& part = catalog.part(PartRef{at});
+    if (part.l3 == L3State::durable && generation_is_before(run_begins_, part.generation.value)) {
+      durable_once_.insert(part.generation.value);
+    }
+  }
+}
+
+// Written by an earlier run, which told nobody that it was durable, and found by its header.
+bool Watch::never_acknowledged(Generation generation) const {
+  return rebuilt_once_ && !generation_is_before(run_begins_, generation.value) &&
+         durable_once_.count(generation.value) == 0;
 }
 
 // A slot that was freed since the last look, or freed and handed out again.
@@ -155,7 +169,16 @@ void Watch::check_lost_part(PageId id, std::uint32_t part, bool page_gone) {
   }
   const Slab& slab = *core.spaces->slab_of(part);
   const std::uint64_t offset = slab.slot_offset(was.slot);
+  const Part& now = core.catalog->part(core.catalog->ref(id, part));
+  if (!page_gone && core.counters.index_rebuilds > 0 && now.l3 >= L3State::written &&
+      generation_is_before(was.generation.value, now.generation.value)) {
+    return;  // a later blob of the same part was found
+  }
   if (world_.disk.damaged(slab.file(), offset, slab.header().slot_bytes)) {
+    ++world_.tally.excused;
+    return;
+  }
+  if (never_acknowledged(was.generation)) {
     ++world_.tally.excused;
     return;
   }
@@ -196,7 +219,9 @@ bool Watch::eviction_was_due(PageId id) {
   const std::uint32_t per_page = core.catalog->parts_per_page();
   const bool catalog_full = pages_free_ < kNewPagesMax;
   for (std::uint32_t at = 0; at < per_page; ++at) {
-    if (parts_[std::size_t{id.value} * per_page + at].l3 < L3State::writing) {
+    // A rebuild may have found the part since the last look.
+    const bool had = parts_[std::size_t{id.value} * per_page + at].l3 >= L3State::writing;
+    if ((!had && core.counters.index_rebuilds == 0) || core.spaces->slab_of(at) == nullptr) {
       continue;
     }
     const Slab& slab = *core.spaces->slab_of(at);
@@ -261,129 +286,6 @@ void Watch::check_reads() {
                                             static_cast<std::uint32_t>(slot)),
                          3, "cold start reads a slot that no row of its shard names");
     }
-  }
-}
-
-void Watch::remember_durable() {
-  remembered_.clear();
-  if (!world_.has_catalog()) {
-    return;
-  }
-  Core& core = world_.core();
-  Catalog& catalog = *core.catalog;
-  for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
-    const Page& page = catalog.page(PageId{id});
-    if (!page.in_use || page.doomed) {
-      continue;
-    }
-    for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
-      const Part& part = catalog.part(catalog.ref(PageId{id}, at));
-      if (part.l3 != L3State::durable) {
-        continue;
-      }
-      const Slab& slab = *core.spaces->slab_of(at);
-      const std::uint32_t version = world_.version_of(page.space);
-      const std::uint32_t number = world_.scenario.universe.find(page.hash);
-      const PageTruth& truth = world_.model.at(version, number);
-      remembered_.push_back({version, number, at, part.generation,
-                             world_.disk.file(slab.file())->name(), slab.slot_offset(part.slot),
-                             slab.header().slot_bytes, truth.gone > truth.gone_for_good});
-    }
-  }
-}
-
-void Watch::check_recovered() {
-  for (const Remembered& was : remembered_) {
-    const SimFile* file = world_.disk.file_named(was.file);
-    const bool damaged = file == nullptr || file->damaged(was.offset_bytes / kBlockBytes,
-                                                          was.slot_bytes / kBlockBytes);
-    const auto space = world_.core().superblock->find_space(
-        make_space_id(world_.scenario.with_version(was.version)));
-    const PageHash hash = world_.scenario.universe.hash(was.page);
-    PageId page = kNoPage;
-    if (space && world_.has_catalog()) {
-      page = world_.core().catalog->find(*space, hash);
-    }
-    const bool there =
-        page != kNoPage &&
-        world_.core().catalog->part(world_.core().catalog->ref(page, was.part)).generation ==
-            was.generation;
-    if (there) {
-      ++world_.tally.recovered;
-    } else if (damaged || was.forget_pending ||
-               (space && world_.index.row_damaged(*space, hash))) {
-      ++world_.tally.excused;
-    } else {
-      world_.laws.broken(2, name_of("a durable part is not there after load: version, page, part",
-                                    was.version, was.page, was.part));
-    }
-  }
-  remembered_.clear();
-  check_recovered_pages();
-}
-
-// After a lazy load a page may be known by its row alone, whose erase a crash prevented. It is a
-// miss when it is read, so what counts is its headers.
-bool Watch::any_header_stands(PageId id) {
-  Core& core = world_.core();
-  if (!world_.scenario.options.load_lazily) {
-    return true;
-  }
-  const SeenPage seen{core.catalog->page(id).hash, core.catalog->page(id).space, 0, false, false};
-  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
-    const Part& part = core.catalog->part(core.catalog->ref(id, at));
-    if (part.l3 == L3State::durable &&
-        header_stands(*core.spaces->slab_of(at), {part.slot, part.l3, part.generation}, seen)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// Whatever the disk did: a header of this very page and of another generation is not taken for it.
-void Watch::check_header(PageId id, std::uint32_t at) {
-  Core& core = world_.core();
-  const Page& page = core.catalog->page(id);
-  const Part& part = core.catalog->part(core.catalog->ref(id, at));
-  if (part.l3 < L3State::written) {
-    return;
-  }
-  const Slab& slab = *core.spaces->slab_of(at);
-  BlockBytes block{};
-  BlobHeader header{};
-  world_.disk.file(slab.file())->get(slab.slot_offset(part.slot) / kBlockBytes, block);
-  const BlobVerdict verdict =
-      parse_header_block(block, world_.core().superblock->seed_of(page.space), header);
-  world_.laws.expect(verdict != BlobVerdict::good || header.page_hash != page.hash ||
-                         header.generation == part.generation.value,
-                     1, "a slot is taken for a page whose header is of another generation");
-}
-
-void Watch::check_recovered_pages() {
-  if (!world_.has_catalog()) {
-    return;
-  }
-  Catalog& catalog = *world_.core().catalog;
-  for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
-    const Page& page = catalog.page(PageId{id});
-    if (!page.in_use) {
-      continue;
-    }
-    const std::uint32_t version = world_.version_of(page.space);
-    const std::uint32_t number = world_.scenario.universe.find(page.hash);
-    if (number == world_.scenario.universe.pages() ||
-        (!world_.model.may_come_back(version, number) && any_header_stands(PageId{id}))) {
-      world_.laws.broken(2, name_of("a forgotten page came back: version, page", version, number,
-                                    id));
-    }
-    for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
-      if (!world_.scenario.options.load_lazily) {
-        check_header(PageId{id}, at);
-      }
-    }
-    const IndexRow* row = world_.index.row(page.space, page.hash);
-    world_.laws.expect(row != nullptr && row->last_access == page.last_access, 2,
-                       "a recovered page has not the last access of its row");
   }
 }
 

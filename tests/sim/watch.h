@@ -18,6 +18,12 @@
 
 namespace hc::sim {
 
+// Of a law that is broken.
+inline std::string name_of(const char* what, std::uint64_t a, std::uint64_t b, std::uint64_t c) {
+  return std::string(what) + " (" + std::to_string(a) + ", " + std::to_string(b) + ", " +
+         std::to_string(c) + ")";
+}
+
 class Watch {
  public:
   explicit Watch(World& world) : world_(world) {}
@@ -32,6 +38,7 @@ class Watch {
   void remember_durable();
   void check_recovered();
   void forget_remembered() { remembered_.clear(); }
+  bool remembers() const { return !remembered_.empty(); }
   // While a clear of the store runs, slots of forgotten pages wait in the slabs for the reset.
   void set_clearing(bool clearing) { clearing_ = clearing; }
 
@@ -89,6 +96,8 @@ class Watch {
   void check_recovered_pages();
   void check_header(PageId id, std::uint32_t part);
   void remember_unproved();
+  void note_durable();
+  bool never_acknowledged(Generation generation) const;
   bool any_header_stands(PageId id);
   bool header_stands(const Slab& slab, const SeenPart& was, const SeenPage& seen);
 
@@ -105,6 +114,10 @@ class Watch {
   std::uint64_t evictions_ = 0;
   std::uint64_t spill_failures_ = 0;
   std::vector<Remembered> remembered_;
+  // What a crash left unfinished may be found by a rebuild, with a payload that is torn.
+  std::set<std::uint32_t> durable_once_;  // generations that were durable in the run that wrote them
+  std::uint32_t run_begins_ = 0;          // generations of this run are later
+  bool rebuilt_once_ = false;
   bool serving_ = false;
   bool was_serving_ = false;                      // at the look before
   std::uint32_t generation_highest_ = 0;

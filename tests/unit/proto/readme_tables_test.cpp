@@ -10,6 +10,7 @@
 #include "proto/blob_header.h"
 #include "proto/index_row.h"
 #include "proto/slab_header.h"
+#include "proto/store_notes.h"
 #include "proto/superblock.h"
 #include "proto/versions.h"
 #include "support/catch.h"
@@ -41,8 +42,34 @@ using Tables = std::map<std::string, Table>;
     offsetof(type, field), sizeof(type::field), #field \
   }
 
+Tables tables_of_notes() {
+  return {
+      {"CommitMark",
+       {sizeof(CommitMark),
+        {HC_FIELD(CommitMark, mark_crc), HC_FIELD(CommitMark, magic),
+         HC_FIELD(CommitMark, version), HC_FIELD(CommitMark, reserved),
+         HC_FIELD(CommitMark, reserved2), HC_FIELD(CommitMark, store_uuid),
+         HC_FIELD(CommitMark, store_epoch), HC_FIELD(CommitMark, commit_sequence)}}},
+      {"SpaceNote",
+       {sizeof(SpaceNote),
+        {HC_FIELD(SpaceNote, note_crc), HC_FIELD(SpaceNote, magic), HC_FIELD(SpaceNote, version),
+         HC_FIELD(SpaceNote, shards_on_node), HC_FIELD(SpaceNote, descriptor_bytes)}}},
+      {"ForgottenBlock",
+       {sizeof(ForgottenBlock),
+        {HC_FIELD(ForgottenBlock, block_crc), HC_FIELD(ForgottenBlock, magic),
+         HC_FIELD(ForgottenBlock, version), HC_FIELD(ForgottenBlock, page_count),
+         HC_FIELD(ForgottenBlock, floor), HC_FIELD(ForgottenBlock, store_uuid),
+         HC_FIELD(ForgottenBlock, store_epoch), HC_FIELD(ForgottenBlock, sequence),
+         HC_FIELD(ForgottenBlock, has_floor), HC_FIELD(ForgottenBlock, reserved)}}},
+      {"ForgottenPage",
+       {sizeof(ForgottenPage),
+        {HC_FIELD(ForgottenPage, page), HC_FIELD(ForgottenPage, space),
+         HC_FIELD(ForgottenPage, generation)}}},
+  };
+}
+
 const Tables& tables_of_code() {
-  static const Tables tables = {
+  static Tables tables = {
       {"BlobHeader",
        {sizeof(BlobHeader),
         {HC_FIELD(BlobHeader, header_crc), HC_FIELD(BlobHeader, magic),
@@ -87,6 +114,7 @@ const Tables& tables_of_code() {
          HC_FIELD(IndexRowPart, volume), HC_FIELD(IndexRowPart, slot),
          HC_FIELD(IndexRowPart, generation)}}},
   };
+  tables.merge(tables_of_notes());
   return tables;
 }
 

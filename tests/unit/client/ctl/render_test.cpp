@@ -127,11 +127,16 @@ TEST_CASE("status says what is wrong although the daemon goes on") {
   json status = kStatus;
   status["l3"]["slots_set_aside"] = 3;
   status["l3"]["index_failed"] = true;
+  status["load"]["rebuilding"] = true;
+  status["load"]["adopted"] = 41;
 
   const std::string text = render_status(status);
 
   CHECK(contains(text, "3 slots set aside"));
   CHECK(contains(text, "commits fail"));
+  CHECK(contains(text, "the index was incomplete"));
+  CHECK(contains(text, "41 parts found"));
+  CHECK(widest_line(text) <= kColumns);
 }
 
 TEST_CASE("status says what a spill policy holds back") {

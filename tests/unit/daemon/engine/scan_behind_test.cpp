@@ -100,6 +100,7 @@ TEST_CASE("lazy load: of two rows for one slot the header decides before the ser
   row.parts = {{0, 0, 0, 0, bench.part(1, 0).slot.value, bench.part(1, 0).generation.value}};
   bench.run_for(200);
   IndexBatch batch;
+  batch.state = bench.index.state();
   batch.puts.push_back(row);
   bench.index.commit(std::move(batch));
   bench.run_until([&] { return bench.index.poll().has_value(); });

@@ -50,6 +50,25 @@ TEST_CASE("Golden bytes: the identity of an index") {
   CHECK(proto_test::Bytes(row.begin(), row.end()) == proto_test::golden("identity_row"));
 }
 
+TEST_CASE("Golden bytes: the state of an index") {
+  const auto row = encode_state({0x0102030405, true});
+
+  CHECK(proto_test::Bytes(row.begin(), row.end()) == proto_test::golden("state_row"));
+  CHECK(*decode_state(row) == IndexState{0x0102030405, true});
+}
+
+TEST_CASE("each damage to a state row is found, and so is a row of an unknown name") {
+  const auto good = encode_state({7, false});
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    auto bad = good;
+    bad[at] ^= 1;
+    CHECK(decode_state(bad).error().code == Code::corrupt);
+  }
+  CHECK_FALSE(decode_state(std::span(good).first(15)));
+  const std::vector<std::uint8_t> name{'x'};
+  CHECK_FALSE(judge_meta_row(name, good));
+}
+
 TEST_CASE("a space row under another key is refused") {
   const auto value = encode_space_row(space_of(1));
 

@@ -102,4 +102,21 @@ TEST_CASE("slab: slots stand behind each other after the header blocks") {
   CHECK(slab.file_bytes() == kFirstSlotOffset + 3 * blob_bytes(5000));
 }
 
+TEST_CASE("slab: an unscanned slot is not handed out until it is known to be free") {
+  Slab slab = make_slab(4);
+  slab.rebuild({{SlotId{0}, Generation{5}}}, {SlotId{1}}, Slab::Rest::unscanned);
+  CHECK(slab.unscanned_count() == 2);
+  CHECK(slab.free_count() == 0);
+  CHECK_FALSE(slab.take(Generation{9}));
+
+  slab.adopt_unscanned(SlotId{2}, Generation{6});
+  slab.free_unscanned(SlotId{3});
+
+  CHECK(slab.unscanned_count() == 0);
+  CHECK(slab.live_count() == 2);
+  CHECK(slab.generation(SlotId{2}) == Generation{6});
+  CHECK(slab.take(Generation{9}) == SlotId{3});
+  CHECK(dies_by_check([&] { slab.free_unscanned(SlotId{2}); }));
+}
+
 }  // namespace

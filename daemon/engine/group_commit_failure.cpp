@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// group_commit_failure: what becomes of a group that failed, and of an index that died.
+#include <algorithm>
+#include <utility>
+
+#include "daemon/engine/group_commit.h"
+#include "daemon/engine/works.h"
+#include "daemon/log/log.h"
+#include "proto/check.h"
+#include "proto/test_hooks.h"
+
+namespace hc {
+
+// Everything goes back to the queues, by key: a record may serve another page by now.
+void GroupCommit::requeue(const Group& group) {
+  Core& core = works_.core;
+  for (const IndexErase& row : group.touched) {
+    const PageId page = core.catalog->find(row.space, row.page);
+    page != kNoPage ? mark_dirty(page) : add_erase(row.space, row.page);
+  }
+  for (const Erase& erase : group.erases) {
+    add_erase(erase.space, erase.hash, erase.token);
+  }
+  if (!HC_MUTANT(limbo_lost_on_failure)) {
+    limbo_.insert(limbo_.end(), group.limbo.begin(), group.limbo.end());
+  }
+  for (const SlabId slab : group.flushes) {
+    add_flush(slab);
+  }
+  state_dirty_ = true;
+}
+
+// The catalog knows every row. Whatever the dead index may still take is not believed.
+void GroupCommit::repair_index() {
+  fresh_ = true;
+  again_ = true;
+  again_next_ = 0;
+  soon_ = true;
+  for (Space* space : works_.core.spaces->all()) {
+    space->in_index = false;
+  }
+}
+
+// After a failed sync no written part of that slab is believed any more, whether or not it was in
+// the group: the kernel may have dropped its bytes and marked them clean.
+void GroupCommit::fail_unflushed() {
+  Core& core = works_.core;
+  if (failed_syncs_.empty()) {
+    return;
+  }
+  std::vector<PartRef> lost;
+  const LruList& unsettled = core.catalog->unsettled();
+  for (std::uint32_t at = unsettled.oldest(); at != kNone32; at = unsettled.newer_than(at)) {
+    const auto slab = core.family().slabs[core.catalog->part_of(PartRef{at})];
+    if (std::find(failed_syncs_.begin(), failed_syncs_.end(), *slab) != failed_syncs_.end()) {
+      lost.push_back(PartRef{at});
+    }
+  }
+  for (const PartRef ref : lost) {
+    const PageId page = core.catalog->page_of(ref);
+    if (core.catalog->part(ref).l3 != L3State::written) {
+      continue;
+    }
+    works_.pages.hold(page);  // the events below must not end it
+    works_.spiller.write_again(ref, sync_code_);
+    works_.pages.publish_status(page);
+    works_.pages.drop_hold(page);
+    works_.forget.settle(page);
+    works_.pages.end_if_empty(page);
+  }
+}
+
+// The index is dead: whoever waits for a part to become durable would wait for ever.
+void GroupCommit::tell_waiters() {
+  const LruList& unsettled = works_.core.catalog->unsettled();
+  std::vector<PartRef> parts;
+  for (std::uint32_t at = unsettled.oldest(); at != kNone32; at = unsettled.newer_than(at)) {
+    parts.push_back(PartRef{at});
+  }
+  for (const PartRef ref : parts) {
+    if (works_.core.catalog->part(ref).l3 == L3State::written) {
+      works_.events->part_spill_failed(ref, failure_code_);
+    }
+  }
+}
+
+void GroupCommit::fail(const Error& error) {
+  Core& core = works_.core;
+  ++core.counters.commit_failures;
+  ++core.moves;
+  log_warn("commit.failed", {{"reason", error.message()}});
+  state_ = State::idle;
+  notes_.end(false);
+  ++failures_;
+  failure_code_ = error.code == Code::no_space ? Code::no_space : Code::io_error;
+  // A new index is tried at once; only when that fails as well is there anything to tell.
+  const bool died = core.index.is_dead();
+  index_dead_ = died && group_.rows.fresh.has_value();
+  not_before_ = core.now;
+  if (!died || index_dead_) {
+    not_before_ = core.now + std::int64_t{core.options.commit_interval_ms} * kNsPerMs;
+  }
+  const Group group = std::move(group_);
+  group_ = Group{};
+  requeue(group);
+  if (died) {
+    repair_index();
+  }
+  if (core.catalog != nullptr) {
+    fail_unflushed();
+    if (index_dead_) {
+      tell_waiters();
+    }
+  }
+}
+
+}  // namespace hc

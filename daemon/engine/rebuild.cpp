@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+// rebuild: reads every unscanned slot once and decides about it.
+#include "daemon/engine/rebuild.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "daemon/engine/works.h"
+#include "proto/check.h"
+
+namespace hc {
+
+namespace {
+
+constexpr std::uint32_t kInFlightMax = 64;
+constexpr std::uint8_t kTriesMax = 16;
+
+}  // namespace
+
+Rebuild::Rebuild(Works& works, const std::vector<SlotRef>& named)
+    : works_(works),
+      reads_(kInFlightMax),
+      slabs_(works.core.spaces->slabs().count()),
+      newest_(works.core.superblock->newest_generation().value) {
+  Core& core = works_.core;
+  named_.resize(slabs_);
+  by_access_.resize(slabs_);
+  for (std::uint32_t read = kInFlightMax; read-- > 0;) {
+    free_reads_.push_back(read);
+  }
+  for (std::uint16_t id = 0; id < slabs_; ++id) {
+    const Slab& slab = core.spaces->slabs().slab(SlabId{id});
+    progress_.total += slab.unscanned_count();
+    named_[id].resize(slab.slot_count());
+    LruList& order = core.slot_order.order(SlabId{id});
+    for (std::uint32_t slot = order.oldest(); slot != kNone32; slot = order.newer_than(slot)) {
+      const PageId page = core.catalog->page_of(core.slot_order.owner(SlabId{id}, slot));
+      by_access_[id].emplace(core.catalog->page(page).last_access, slot);
+    }
+  }
+  for (const SlotRef& at : named) {
+    named_[at.slab.value][at.slot.value] = true;
+  }
+}
+
+bool Rebuild::done() const {
+  return idle() && repeats_.empty() && waiting_.empty() && cursor_.slab.value >= slabs_;
+}
+
+void Rebuild::stop() {
+  for (const std::uint32_t read : std::exchange(repeats_, {})) {
+    reads_[read].in_use = false;
+    free_reads_.push_back(read);
+  }
+  waiting_.clear();
+  cursor_.slab.value = slabs_;
+}
+
+// Moves on to an unscanned slot; false: there is none left.
+bool Rebuild::next_slot() {
+  for (; cursor_.slab.value < slabs_; ++cursor_.slab.value, cursor_.slot.value = 0) {
+    const Slab& slab = works_.core.spaces->slabs().slab(cursor_.slab);
+    for (; cursor_.slot.value < slab.slot_count(); ++cursor_.slot.value) {
+      if (slab.state(cursor_.slot) == SlotState::unscanned) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+void Rebuild::turn() {
+  look_again();
+  while (works_.core.io.can_start(IoKind::read_header)) {
+    if (!repeats_.empty()) {
+      const std::uint32_t read = repeats_.back();
+      repeats_.pop_back();
+      start_read(read);
+      continue;
+    }
+    if (free_reads_.empty() || !next_slot()) {
+      return;
+    }
+    const std::uint32_t read = free_reads_.back();
+    free_reads_.pop_back();
+    reads_[read] = {cursor_, 0, true};
+    ++cursor_.slot.value;
+    start_read(read);
+  }
+}
+
+void Rebuild::start_read(std::uint32_t read) {
+  const SlotRef& at = reads_[read].at;
+  const Slab& slab = works_.core.spaces->slabs().slab(at.slab);
+  ++in_flight_;
+  works_.core.io.start_read_header(slab.file(), slab.slot_offset(at.slot),
+                                   io_cookie(IoOwner::rebuild, read));
+}
+
+void Rebuild::on_read(const IoEvent& event) {
+  const std::uint32_t index = io_value(event.cookie);
+  HC_CHECK(index < reads_.size() && reads_[index].in_use);
+  HC_CHECK(in_flight_ > 0);
+  Core& core = works_.core;
+  Read& read = reads_[index];
+  --in_flight_;
+  ++core.moves;
+  const bool refused = event.code != Code::ok && !event.device_failed();
+  if (refused && ++read.tries < kTriesMax) {
+    repeats_.push_back(index);  // says nothing about the slot
+    return;
+  }
+  const SlotRef at = read.at;
+  read.in_use = false;
+  free_reads_.push_back(index);
+  ++progress_.scanned;
+  if (event.code == Code::ok) {
+    judge(at, event.header_block);
+    return;
+  }
+  ++progress_.unreadable;
+  core.counters.read_failures += refused ? 0U : 1U;
+  core.spaces->slabs().slab(at.slab).mark_quarantined(at.slot);
+  ++core.counters.slots_quarantined;
+}
+
+std::uint32_t Rebuild::part_of(SlabId slab) const {
+  const auto& slabs = works_.core.family().slabs;
+  const auto found = std::find(slabs.begin(), slabs.end(), std::optional<SlabId>(slab));
+  HC_CHECK(found != slabs.end());
+  return static_cast<std::uint32_t>(found - slabs.begin());
+}
+
+// The tag of a header names its space, and the checksum proves it. Of two spaces that both fit
+// nothing is known.
+std::optional<SpaceNo> Rebuild::space_of(const SlotRef& at, std::span<const std::uint8_t> block,
+                                         BlobHeader& header) const {
+  Core& core = works_.core;
+  const std::uint32_t part = part_of(at.slab);
+  BlobHeader raw{};
+  std::memcpy(&raw, block.data(), sizeof raw);
+  std::optional<SpaceNo> out;
+  for (const Space* space : core.spaces->all()) {
+    BlobHeader parsed{};
+    if (space->tags[part] != raw.space_tag ||
+        parse_header_block(block, core.superblock->seed_of(space->number), parsed) !=
+            BlobVerdict::good) {
+      continue;
+    }
+    if (out) {
+      return std::nullopt;
+    }
+    out = space->number;
+    header = parsed;
+  }
+  const BlobExpectation expected{core.family().kind_of(part), core.family().payload_bytes(part),
+                                 header.page_hash,            raw.space_tag,
+                                 at.slot,                     Generation{header.generation}};
+  std::span<const std::uint8_t> metadata;
+  const bool good = out && judge_header(header, expected) == BlobVerdict::good &&
+                    read_metadata(block, metadata) == BlobVerdict::good;
+  return good ? out : std::nullopt;
+}
+
+void Rebuild::judge(const SlotRef& at, std::span<const std::uint8_t> block) {
+  Found found{at, {}, {}};
+  const auto space = space_of(at, block, found.header);
+  if (!space) {
+    settle_free(at);
+    return;
+  }
+  found.space = *space;
+  if (!place(found)) {
+    waiting_.push_back(found);
+  }
+}
+
+// A slot that a row names which is being erased waits for that commit.
+void Rebuild::settle_free(const SlotRef& at) {
+  Slab& slab = works_.core.spaces->slabs().slab(at.slab);
+  if (named_[at.slab.value][at.slot.value]) {
+    slab.mark_limbo(at.slot);
+    works_.commit.add_limbo(at);
+  } else {
+    slab.free_unscanned(at.slot);
+  }
+}
+
+// False: it can't be decided yet.
+bool Rebuild::place(const Found& found) {
+  Core& core = works_.core;
+  const PageHash& hash = found.header.page_hash;
+  if (core.notes->is_forgotten(found.space, hash, Generation{found.header.generation})) {
+    settle_free(found.at);
+    return true;
+  }
+  PageId page = core.catalog->find(found.space, hash);
+  if (page != kNoPage) {
+    const PartRef ref = core.catalog->ref(page, part_of(found.at.slab));
+    const Part& part = core.catalog->part(ref);
+    const bool wanted = part.l2 == L2State::filling || part.first_waiter != kNone32 ||
+                        core.catalog->unsettled().contains(ref.value);
+    if (part.l3 == L3State::absent && wanted) {
+      return false;
+    }
+    works_.admission.let_go(ref);  // held back from a disk that has it
+    const bool later = part.l3 >= L3State::written &&
+                       generation_is_before(part.generation.value, found.header.generation);
+    if (part.l3 != L3State::absent && !later) {
+      settle_free(found.at);
+      return true;
+    }
+    if (later) {
+      leave_slot(ref, found.at.slab);
+    }
+  } else if (works_.pages.ensure_records(1)) {
+    page = works_.pages.find_or_create(found.space, hash);
+    core.catalog->page(page).last_access = access_of(found.header.generation);
+  } else {
+    settle_free(found.at);  // every record is in use by pages that are newer
+    return true;
+  }
+  adopt(page, found);
+  return true;
+}
+
+// The part has a later blob in another slot.
+void Rebuild::leave_slot(PartRef ref, SlabId slab) {
+  Core& core = works_.core;
+  const SlotId old = core.catalog->part(ref).slot;
+  works_.commit.count_written(core.catalog->part(ref).l3 == L3State::written ? -1 : 0);
+  core.slot_order.order(slab).remove(old.value);
+  core.spaces->slabs().slab(slab).mark_limbo(old);
+  works_.commit.add_limbo({slab, old});
+}
+
+void Rebuild::adopt(PageId id, const Found& found) {
+  Core& core = works_.core;
+  const std::uint32_t at = part_of(found.at.slab);
+  const PartRef ref = core.catalog->ref(id, at);
+  Page& page = core.catalog->page(id);
+  Part& part = core.catalog->part(ref);
+  core.spaces->slabs().slab(found.at.slab).adopt_unscanned(
+      found.at.slot, Generation{found.header.generation});
+  // A killed daemon may have written it and not flushed: the next group does, and puts the row.
+  part.l3 = L3State::written;
+  works_.commit.count_written(1);
+  part.slot = found.at.slot;
+  part.generation = Generation{found.header.generation};
+  const PartSpec& spec = core.family().parts[at];
+  if (core.family().descriptor.kinds[spec.kind].placement == Placement::owned) {
+    page.owner = spec.shard;  // an owned part is stored by its owner
+  }
+  if (page.last_access > UINT32_MAX) {  // of this run, or by a row: near the front
+    core.slot_order.insert(*core.catalog, found.at.slab, ref);
+  } else {
+    const std::uint32_t newer = newer_neighbour(found.at.slab, page.last_access);
+    core.slot_order.insert_older_than(found.at.slab, ref, found.at.slot.value, newer);
+    by_access_[found.at.slab.value].insert_or_assign(page.last_access, found.at.slot.value);
+  }
+  works_.commit.mark_dirty(id);
+  works_.pages.publish_status(id);
+  ++progress_.adopted;
+  ++core.counters.slots_adopted;
+}
+
+// Stores that were filling a part have published it, which makes its old blob stale, or given up.
+void Rebuild::look_again() {
+  const std::vector<Found> all = std::exchange(waiting_, {});
+  for (const Found& found : all) {
+    // The space may have been cleared meanwhile: then its blobs are of an epoch that is over.
+    const bool stands = blob_header_crc(found.header,
+                                        works_.core.superblock->seed_of(found.space)) ==
+                        found.header.header_crc;
+    if (!stands) {
+      settle_free(found.at);
+    } else if (!place(found)) {
+      waiting_.push_back(found);
+    }
+  }
+}
+
+// Older blobs have earlier generations. Accesses of this run are above all of them.
+std::uint64_t Rebuild::access_of(std::uint32_t generation) const {
+  return static_cast<std::uint32_t>(generation - newest_ - 1);
+}
+
+// The slot in the order of eviction before which an access belongs; what has moved since it was
+// noted is passed over.
+std::uint32_t Rebuild::newer_neighbour(SlabId slab, std::uint64_t access) {
+  Core& core = works_.core;
+  LruList& order = core.slot_order.order(slab);
+  auto& noted = by_access_[slab.value];
+  const auto access_at = [&](std::uint32_t slot) {
+    return core.catalog->page(core.catalog->page_of(core.slot_order.owner(slab, slot))).last_access;
+  };
+  const auto stands = [&](const std::pair<const std::uint64_t, std::uint32_t>& entry) {
+    return order.contains(entry.second) && access_at(entry.second) == entry.first;
+  };
+  auto at = noted.lower_bound(access);
+  while (at != noted.end() && !stands(*at)) {
+    at = noted.erase(at);
+  }
+  std::uint32_t newer = at != noted.end() ? at->second : order.oldest();
+  bool found = at != noted.end();
+  while (!found && at != noted.begin()) {
+    --at;
+    found = stands(*at);
+    newer = found ? order.newer_than(at->second) : newer;
+    at = found ? at : noted.erase(at);
+  }
+  // Slots that were never noted may stand between.
+  for (int looks = 0; looks < SlotOrder::kLooksMax; ++looks) {
+    const std::uint32_t older = newer == kNone32 ? order.newest() : order.older_than(newer);
+    if (older == kNone32 || access_at(older) <= access) {
+      break;
+    }
+    newer = older;
+  }
+  return newer;
+}
+
+}  // namespace hc

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// rebuild: completes an index that was lost, damaged or older than the slabs, from the headers of
+// the slots, while the store serves.
+//
+//   unscanned -> header read -> adopted (written, its flush and row follow) | free | limbo (a row
+//                               that is being erased named it) | quarantined
+//
+// Owner: the reactor thread.
+// Invariants:
+//   - a slot is handed out or adopted only after its header was read in this run
+//   - of two blobs of one part the later generation counts; what this run stores is later than both
+//   - a blob that free_object or a clear has forgotten is not adopted
+//   - a page that was evicted may come back: its bytes are right, only its slot was due
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "daemon/engine/catalog.h"
+#include "daemon/engine/spiller.h"
+#include "proto/blob_header.h"
+
+namespace hc {
+
+struct Works;
+
+class Rebuild {
+ public:
+  struct Progress {
+    std::uint64_t total = 0;
+    std::uint64_t scanned = 0;
+    std::uint64_t adopted = 0;
+    std::uint64_t unreadable = 0;
+  };
+
+  // `named`: unscanned slots that a committed row still names; its erase waits in the commit.
+  Rebuild(Works& works, const std::vector<SlotRef>& named);
+
+  void turn();  // starts reads, and looks again at what waits
+  void on_read(const IoEvent& event);
+  // Nothing more is read (a clear, a stop).
+  void stop();
+  bool idle() const { return in_flight_ == 0; }
+  bool done() const;
+  const Progress& progress() const { return progress_; }
+
+ private:
+  struct Read {
+    SlotRef at;
+    std::uint8_t tries = 0;
+    bool in_use = false;
+  };
+  // A blob whose part a store is filling right now: adopted or freed when that has ended.
+  struct Found {
+    SlotRef at;
+    SpaceNo space{};
+    BlobHeader header{};
+  };
+  bool next_slot();
+  void start_read(std::uint32_t read);
+  void judge(const SlotRef& at, std::span<const std::uint8_t> block);
+  std::optional<SpaceNo> space_of(const SlotRef& at, std::span<const std::uint8_t> block,
+                                  BlobHeader& header) const;
+  std::uint32_t part_of(SlabId slab) const;
+  bool place(const Found& found);
+  void adopt(PageId page, const Found& found);
+  void leave_slot(PartRef ref, SlabId slab);
+  void settle_free(const SlotRef& at);
+  void look_again();
+  std::uint32_t newer_neighbour(SlabId slab, std::uint64_t access);
+  std::uint64_t access_of(std::uint32_t generation) const;
+
+  Works& works_;
+  std::vector<std::vector<bool>> named_;                          // by slab and slot
+  std::vector<std::map<std::uint64_t, std::uint32_t>> by_access_;  // by slab: access to slot
+  std::vector<Read> reads_;
+  std::vector<std::uint32_t> free_reads_;
+  std::vector<std::uint32_t> repeats_;  // reads that the kernel could not take
+  std::vector<Found> waiting_;
+  SlotRef cursor_;
+  std::uint16_t slabs_;
+  std::uint32_t newest_;                // generation when the rebuild began
+  std::uint32_t in_flight_ = 0;
+  Progress progress_;
+};
+
+}  // namespace hc
