@@ -115,9 +115,10 @@ class Watch {
   std::uint64_t spill_failures_ = 0;
   std::vector<Remembered> remembered_;
   // What a crash left unfinished may be found by a rebuild, with a payload that is torn.
-  std::set<std::uint32_t> durable_once_;  // generations that were durable in the run that wrote them
+  std::set<std::uint32_t> durable_once_;  // generations, durable in the run that wrote them
   std::uint32_t run_begins_ = 0;          // generations of this run are later
   bool rebuilt_once_ = false;
+  std::uint64_t adopted_ = 0;             // slots, at the last look
   bool serving_ = false;
   bool was_serving_ = false;                      // at the look before
   std::uint32_t generation_highest_ = 0;

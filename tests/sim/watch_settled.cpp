@@ -102,8 +102,12 @@ bool Watch::was_taken_from(SlabId id) {
 // A slot of the reserve was taken, and no old page of its slab could have been evicted instead.
 void Watch::check_reserve() {
   Core& core = world_.core();
-  // The reads of a scan behind a lazy load keep pages busy that nobody uses.
-  const bool failing = world_.engine->index_failed() || world_.engine->scanning_behind() ||
+  // The reads of a scan behind a lazy load keep pages busy that nobody uses. A rebuild adopts what
+  // it finds, the blobs of evicted pages as well; the next writes make room again.
+  const bool rebuilt = core.counters.slots_adopted != adopted_;
+  adopted_ = core.counters.slots_adopted;
+  const bool failing = rebuilt || world_.engine->index_failed() ||
+                       world_.engine->scanning_behind() ||
                        core.counters.commit_failures != commit_failures_;
   for (std::uint16_t id = 0; id < core.slot_order.slab_count() && id < slots_.size(); ++id) {
     const Slab& slab = core.spaces->slabs().slab(SlabId{id});
