@@ -81,24 +81,14 @@ void Watch::take_snapshot() {
   for (const Space* space : core.spaces->all()) {
     (void)world_.version_of(space->number);
   }
-  note_durable();
   pages_free_ = catalog.pages_free();
   evictions_ = core.counters.pages_evicted_l3;
   spill_failures_ = core.counters.spill_failures;
   commit_failures_ = core.counters.commit_failures;
 }
 
-void Watch::note_durable() {
-  const Catalog& catalog = *world_.core().catalog;
-  for (std::uint32_t at = 0; at < catalog.pages_max() * catalog.parts_per_page(); ++at) {
-    const Part& part = catalog.part(PartRef{at});
-    if (part.l3 == L3State::durable && generation_is_before(run_begins_, part.generation.value)) {
-      durable_once_.insert(part.generation.value);
-    }
-  }
-}
-
-// Written by an earlier run, which told nobody that it was durable, and found by its header.
+// Written by an earlier run, and not durable when that was killed: a write that was not finished, or
+// a page that was evicted and whose slot was being written again. A rebuild finds its header.
 bool Watch::never_acknowledged(Generation generation) const {
   return rebuilt_once_ && !generation_is_before(run_begins_, generation.value) &&
          durable_once_.count(generation.value) == 0;

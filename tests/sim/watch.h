@@ -96,7 +96,6 @@ class Watch {
   void check_recovered_pages();
   void check_header(PageId id, std::uint32_t part);
   void remember_unproved();
-  void note_durable();
   bool never_acknowledged(Generation generation) const;
   bool any_header_stands(PageId id);
   bool header_stands(const Slab& slab, const SeenPart& was, const SeenPage& seen);
@@ -115,7 +114,7 @@ class Watch {
   std::uint64_t spill_failures_ = 0;
   std::vector<Remembered> remembered_;
   // What a crash left unfinished may be found by a rebuild, with a payload that is torn.
-  std::set<std::uint32_t> durable_once_;  // generations, durable in the run that wrote them
+  std::set<std::uint32_t> durable_once_;  // generations that were durable at the last kill
   std::uint32_t run_begins_ = 0;          // generations of this run are later
   bool rebuilt_once_ = false;
   std::uint64_t adopted_ = 0;             // slots, at the last look

@@ -2,9 +2,12 @@
 // watch_recovered: what was durable before a crash, and what is there after the load.
 #include "tests/sim/watch.h"
 
+#include <utility>
+
 namespace hc::sim {
 
 void Watch::remember_durable() {
+  const std::set<std::uint32_t> before = std::exchange(durable_once_, {});
   remembered_.clear();
   if (!world_.has_catalog()) {
     return;
@@ -20,6 +23,10 @@ void Watch::remember_durable() {
       const Part& part = catalog.part(catalog.ref(PageId{id}, at));
       if (part.l3 != L3State::durable) {
         continue;
+      }
+      const std::uint32_t generation = part.generation.value;
+      if (generation_is_before(run_begins_, generation) || before.count(generation) != 0) {
+        durable_once_.insert(generation);
       }
       const Slab& slab = *core.spaces->slab_of(at);
       const std::uint32_t version = world_.version_of(page.space);
