@@ -299,9 +299,12 @@ void GroupCommit::on_sync(const IoEvent& event) {
   if (failed) {
     sync_code_ = code;
   }
-  if (failed && io_value(event.cookie) != kNotesSync) {
-    failed_syncs_.push_back(SlabId{static_cast<std::uint16_t>(io_value(event.cookie))});
-    works_.spiller.note_failed_flush(failed_syncs_.back());
+  if (io_value(event.cookie) != kNotesSync) {
+    const SlabId slab{static_cast<std::uint16_t>(io_value(event.cookie))};
+    works_.spiller.note_flush(slab, failed);
+    if (failed) {
+      failed_syncs_.push_back(slab);
+    }
   }
   if (syncs_left_ > 0) {
     return;

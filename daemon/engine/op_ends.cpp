@@ -140,14 +140,16 @@ void OpEnds::end(std::uint32_t index, Code code) {
     }
   }
   works_.copies.drop_queued(index);
-  op.dropping = false;
-  // What is copying now can't be stopped. Others need not wait for it.
+  // What is copying now can't be stopped. Others need not wait for it. They go on at once, which
+  // may meet the end of another of these copies: its item is gone by then.
   const std::vector<std::uint32_t> running = op.items;
-  for (const std::uint32_t item : running) {
-    if (core.ops.item(item).role == ItemRole::filler) {
-      works_.events->fill_abandoned(item);
+  for (const std::uint32_t at : running) {
+    const Item& item = core.ops.item(at);
+    if (item.in_use && item.op == index && item.role == ItemRole::filler) {
+      works_.events->fill_abandoned(at);
     }
   }
+  op.dropping = false;
   if (code == Code::timed_out || code == Code::cancelled) {
     report_late(index);
   }

@@ -34,7 +34,7 @@ struct Op {
   Ack acked = Ack::none;             // store: what has been reached
   bool in_use = false;
   bool ending = false;               // failed, timed out or cancelled: nothing new starts
-  bool dropping = false;             // its queued copies are being taken back right now
+  bool dropping = false;             // its copies are being taken back right now
   bool late_sent = false;
   bool stalled = false;              // load: wants a frame and got none
   std::uint32_t use = 0;             // raised at every reuse of the record

@@ -166,7 +166,7 @@ std::optional<SpaceNo> Rebuild::space_of(const SlotRef& at, std::span<const std:
 void Rebuild::judge(const SlotRef& at, std::span<const std::uint8_t> block) {
   Found found{at, {}, {}};
   const auto space = space_of(at, block, found.header);
-  if (!space) {
+  if (!space || works_.spiller.is_legacy_lost(at.slab)) {
     settle_free(at);
     return;
   }
@@ -211,6 +211,9 @@ bool Rebuild::place(const Found& found) {
       settle_free(found.at);
       return true;
     }
+    if (later && part.reading) {
+      return false;  // what is being read is judged by the slot that the part has now
+    }
     if (later) {
       leave_slot(ref, found.at.slab);
     }
@@ -246,6 +249,7 @@ void Rebuild::adopt(PageId id, const Found& found) {
   // A killed daemon may have written it and not flushed: the next group does, and puts the row.
   part.l3 = L3State::written;
   works_.commit.count_written(1);
+  works_.pages.unsettle(ref);
   part.slot = found.at.slot;
   part.generation = Generation{found.header.generation};
   const PartSpec& spec = core.family().parts[at];

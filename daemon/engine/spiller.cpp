@@ -203,6 +203,14 @@ void Spiller::write(PartRef ref, SlotId slot, Generation generation) {
       });
 }
 
+void Spiller::note_flush(SlabId slab, bool failed) {
+  Legacy& legacy = legacy_[slab.value];
+  flush_failures_[slab.value] += failed ? 1U : 0U;
+  if (legacy == Legacy::unknown) {
+    legacy = failed ? Legacy::lost : Legacy::flushed;
+  }
+}
+
 // The part has left the queue or the disk: whatever waited for its frame may go on.
 void Spiller::finish(PartRef ref) {
   const PageId page = works_.core.catalog->page_of(ref);

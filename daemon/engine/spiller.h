@@ -32,7 +32,8 @@ struct SlotRef {
 
 class Spiller {
  public:
-  explicit Spiller(Works& works) : works_(works), queues_(kPartsMax), flush_failures_(kPartsMax) {}
+  explicit Spiller(Works& works)
+      : works_(works), queues_(kPartsMax), flush_failures_(kPartsMax), legacy_(kPartsMax) {}
 
   // A resident part without a stored copy.
   void enqueue(PartRef ref);
@@ -51,9 +52,11 @@ class Spiller {
   void write_again(PartRef ref, Code code);
   // A page was forgotten: its parts may stand in a queue behind one that waits.
   void note_doom() { doomed_ = true; }
-  // A flush of this slab failed. A write in flight on it is not believed when it ends: a piece of
-  // it may have been dropped.
-  void note_failed_flush(SlabId slab) { ++flush_failures_[slab.value]; }
+  // How a flush of this slab ended. When it failed, a write in flight on it is not believed when it
+  // ends: a piece of it may have been dropped. The first one speaks of what earlier runs wrote.
+  void note_flush(SlabId slab, bool failed);
+  // What earlier runs have written there may have been dropped by a flush that failed.
+  bool is_legacy_lost(SlabId slab) const { return legacy_[slab.value] == Legacy::lost; }
 
   // While paused (a clear is running) nothing is written; parts of doomed pages leave the queue.
   void pause(bool paused) { paused_ = paused; }
@@ -61,6 +64,7 @@ class Spiller {
   std::uint32_t queued() const { return queued_; }
 
  private:
+  enum class Legacy : std::uint8_t { unknown, flushed, lost };
   enum class Step : std::uint8_t { next, wait };
   Step start_front(std::deque<PartRef>& queue);
   void make_room(SlabId slab_id);
@@ -74,6 +78,7 @@ class Spiller {
   Works& works_;
   std::vector<std::deque<PartRef>> queues_;  // by slab
   std::vector<std::uint32_t> flush_failures_;  // by slab
+  std::vector<Legacy> legacy_;                 // by slab
   std::uint32_t writing_ = 0;
   std::uint32_t queued_ = 0;
   bool paused_ = false;

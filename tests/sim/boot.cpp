@@ -74,6 +74,9 @@ void Driver::finish_rebuild() {
     world_.laws.expect(world_.clock.time() < bound, 5, "a rebuild does not end");
     advance(kNsPerMs);
   }
+  if (world_.engine->core().counters.commit_failures > 0) {
+    watch_.forget_remembered();  // a failed flush drops what was adopted, whoever wrote it
+  }
 }
 
 bool Driver::try_boot(ColdStartMode& mode, bool may_change) {

@@ -115,6 +115,26 @@ TEST_CASE("a session that dies in the middle of its copy leaves the part to the 
   CHECK(bench.load(bench.ranks[3], 1) == 0U);
 }
 
+TEST_CASE("a store that ends while all of its copies have just been made ends once, and in order") {
+  Rivals bench(2);
+  bench.fill(bench.ranks[0], 1, 2);
+  bench.copier.set_delay(20 * kNsPerMs);
+  const std::uint16_t store = bench.submit(
+      bench.ranks[0], {.verb = Verb::store, .pages = {1, 2}, .ack = Ack::resident});
+  const std::uint16_t load = bench.submit(bench.ranks[1], {.verb = Verb::load, .pages = {2}});
+  REQUIRE(bench.copier.in_flight() == 2);
+  bench.clock.tick(30 * kNsPerMs);
+
+  // The load misses page 2, looks at the copier, and hears of both copies in the middle of the end.
+  bench.engine->end_service(bench.ranks[0].session);
+
+  CHECK(bench.finish(load).entry.code == code(Code::not_found));
+  CHECK(bench.finish(store).entry.code == code(Code::cancelled));
+  CHECK(bench.all(store).size() == 1);
+  CHECK(bench.frames_taken() == 0);
+  CHECK(bench.laws.count() == 0);
+}
+
 TEST_CASE("a copy that had not begun gives its own frame to the heir") {
   Rivals bench(2, 1);
   bench.copier.set_jobs_max(0);  // nothing starts
