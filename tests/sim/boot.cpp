@@ -49,7 +49,10 @@ void Driver::boot(ColdStartMode mode) {
   }
   finish_rebuild();
   watch_.check_recovered();
-  watch_.walk(!world_.engine->scanning_behind() && !world_.engine->rebuilding());
+  // What a rebuild has adopted goes on to its commit.
+  const bool at_rest =
+      !world_.engine->scanning_behind() && world_.engine->core().counters.index_rebuilds == 0;
+  watch_.walk(at_rest);
 }
 
 // Between two starts. Nothing of it may cost a page that its slot still holds.

@@ -87,8 +87,8 @@ void Watch::take_snapshot() {
   commit_failures_ = core.counters.commit_failures;
 }
 
-// Written by an earlier run, and not durable when that was killed: a write that was not finished, or
-// a page that was evicted and whose slot was being written again. A rebuild finds its header.
+// Written by an earlier run, and not durable when that was killed: a write that was not finished,
+// or a page that was evicted and whose slot was being written again. A rebuild finds its header.
 bool Watch::never_acknowledged(Generation generation) const {
   return rebuilt_once_ && !generation_is_before(run_begins_, generation.value) &&
          durable_once_.count(generation.value) == 0;

@@ -45,7 +45,8 @@ inline void write_blob(EngineBench& bench, Blob blob, SlotId slot, std::uint32_t
                                bench.engine->core().spaces->slab_of(0)->slot_offset(slot), blob));
 }
 
-inline void copy_blob(EngineBench& bench, std::uint32_t number, SlotId slot, std::uint32_t generation) {
+inline void copy_blob(EngineBench& bench, std::uint32_t number, SlotId slot,
+                      std::uint32_t generation) {
   write_blob(bench, read_blob(bench, number), slot, generation);
 }
 

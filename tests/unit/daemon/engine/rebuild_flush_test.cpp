@@ -16,8 +16,9 @@ TEST_CASE("rebuild: nothing that was adopted becomes durable by a flush that has
   plan.sync_error = 10'000;
   bench.set_plan(plan);
 
-  bench.run_until([&] { return bench.engine->core().counters.commit_failures > 0; });
-  REQUIRE(bench.engine->core().counters.slots_adopted == 2);
+  bench.run_until([&] { return bench.engine->core().counters.slots_adopted == 2; });
+  bench.run_for(3000);  // the first flush that fails may be that of the notes alone
+  REQUIRE(bench.engine->core().counters.commit_failures > 1);
   bench.set_plan({});
   bench.run_for(3000);
 
