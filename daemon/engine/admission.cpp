@@ -53,6 +53,9 @@ void Admission::hold_back(PartRef ref) {
   Catalog& catalog = *core.catalog;
   if (catalog.unsettled().contains(ref.value)) {
     catalog.unsettled().remove(ref.value);
+  } else {
+    // Stored again after an earlier spill of it failed: flushes that are open don't cover it.
+    catalog.part(ref).barrier = core.next_barrier++;
   }
   catalog.hold_back(ref);
   ++core.counters.parts_held_back;

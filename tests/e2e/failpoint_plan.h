@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "e2e/process.h"
 #include "e2e/rank.h"
+#include "support/catch.h"
 
 namespace hc::test {
 
@@ -39,6 +41,26 @@ inline std::vector<std::string> failpoints() {
     }
   }
   return names;
+}
+
+inline std::string wanted_failpoints() {
+  const char* text = std::getenv("HC_E2E_FAILPOINTS");
+  return text == nullptr ? "" : text;
+}
+
+// `which`: K/N.
+inline std::vector<std::string> part_of(const std::vector<std::string>& names,
+                                        const std::string& which) {
+  const std::size_t slash = which.find('/');
+  REQUIRE(slash != std::string::npos);
+  const std::size_t first = std::stoul(which.substr(0, slash));
+  const std::size_t step = std::stoul(which.substr(slash + 1));
+  REQUIRE(first < step);
+  std::vector<std::string> part;
+  for (std::size_t at = first; at < names.size(); at += step) {
+    part.push_back(names[at]);
+  }
+  return part;
 }
 
 // Those that HC_FAILPOINT_FAILS passes, but superblock_written_now: a daemon that can't write its
