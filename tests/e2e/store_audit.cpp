@@ -57,7 +57,7 @@ class Auditor {
     if (!std::filesystem::exists(path)) {
       return false;
     }
-    auto env = LmdbEnv::open(path, std::filesystem::file_size(path), false);
+    auto env = LmdbEnv::open(path, std::filesystem::file_size(path), LmdbOpen::look);
     if (!env) {
       return fail_if(true, "index: " + env.error().message());
     }
