@@ -363,8 +363,9 @@ Result<LmdbTreeFacts> check_lmdb_trees(const std::string& path) {
   TreeWalk walk(fd.get(), meta);
   auto trees = read_names(walk, meta);
   HC_TRY(trees);
-  for (const auto& [name, tree] : *trees) {
-    HC_TRY_VOID(walk.walk(tree, false, [&](const Row& row) { return judge_row(name, row); }));
+  for (const auto& tree : *trees) {
+    HC_TRY_VOID(walk.walk(tree.second, false,
+                          [&](const Row& row) { return judge_row(tree.first, row); }));
   }
   // Last, when every page of the other trees is known.
   HC_TRY_VOID(walk.walk(meta.trees[0], true,

@@ -12,14 +12,14 @@ namespace hc {
 
 namespace {
 
-constexpr const char* kFileName = "notes";
+constexpr const char* kNotesName = "notes";
 // Places that stay free, so that a write never lands on the only copy of anything.
 constexpr std::size_t kPlacesKept = 2;
 
 }  // namespace
 
 Result<std::unique_ptr<NotesFile>> NotesFile::open(Disk& disk, const SuperblockFile& superblock) {
-  auto file = disk.open(FileSpec{kFileName, kNotesFileBytes, true, true});
+  auto file = disk.open(FileSpec{kNotesName, kNotesFileBytes, true, true});
   HC_TRY(file);
   std::unique_ptr<NotesFile> self(new NotesFile(disk, *file, superblock));
   HC_TRY_VOID(self->read());
