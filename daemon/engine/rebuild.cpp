@@ -13,20 +13,20 @@ namespace hc {
 
 namespace {
 
-constexpr std::uint32_t kInFlightMax = 64;
-constexpr std::uint8_t kTriesMax = 16;
+constexpr std::uint32_t kRebuildReadsMax = 64;
+constexpr std::uint8_t kRebuildTriesMax = 16;
 
 }  // namespace
 
 Rebuild::Rebuild(Works& works, const std::vector<SlotRef>& named)
     : works_(works),
-      reads_(kInFlightMax),
+      reads_(kRebuildReadsMax),
       slabs_(works.core.spaces->slabs().count()),
       newest_(works.core.superblock->newest_generation().value) {
   Core& core = works_.core;
   named_.resize(slabs_);
   by_access_.resize(slabs_);
-  for (std::uint32_t read = kInFlightMax; read-- > 0;) {
+  for (std::uint32_t read = kRebuildReadsMax; read-- > 0;) {
     free_reads_.push_back(read);
   }
   for (std::uint16_t id = 0; id < slabs_; ++id) {
@@ -107,7 +107,7 @@ void Rebuild::on_read(const IoEvent& event) {
   --in_flight_;
   ++core.moves;
   const bool refused = event.code != Code::ok && !event.device_failed();
-  if (refused && ++read.tries < kTriesMax) {
+  if (refused && ++read.tries < kRebuildTriesMax) {
     repeats_.push_back(index);  // says nothing about the slot
     return;
   }

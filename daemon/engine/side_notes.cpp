@@ -13,7 +13,7 @@ namespace hc {
 namespace {
 
 // The queue of requests keeps as many for these writes as for the syncs that follow them.
-constexpr std::uint32_t kInFlightMax = kPartsMax;
+constexpr std::uint32_t kNotesInFlightMax = kPartsMax;
 
 }  // namespace
 
@@ -47,7 +47,7 @@ void SideNotes::begin(std::uint64_t sequence, const std::vector<SlabId>& slabs,
 }
 
 void SideNotes::turn() {
-  while (next_ < writes_.size() && in_flight_ < kInFlightMax &&
+  while (next_ < writes_.size() && in_flight_ < kNotesInFlightMax &&
          core_.io.can_start(IoKind::write_raw)) {
     const PendingWrite& write = writes_[next_];
     const BlobPlace place{write.file, write.offset_bytes, write.bytes, write.size_bytes};
