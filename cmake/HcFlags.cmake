@@ -47,6 +47,8 @@ target_compile_options(hc_flags INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds>
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overflow>
+  # It fires on a reference into a document that is looked up with a temporary key (g++ 13 and 14).
+  $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference>
   -fstack-protector-strong
   ${hc_optimisation})
 target_link_options(hc_flags INTERFACE -Wl,-z,relro -Wl,-z,now)
