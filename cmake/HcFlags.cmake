@@ -40,6 +40,7 @@ set(hc_unoptimized $<BOOL:$<TARGET_PROPERTY:HC_UNOPTIMIZED>>)
 set(hc_optimisation
   "$<$<AND:$<CONFIG:Release>,$<NOT:${hc_unoptimized}>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>"
   "$<${hc_unoptimized}:-O0>")
+set(hc_gnu_13 $<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>)
 set(hc_cxx_warnings -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Werror)
 target_compile_options(hc_flags INTERFACE
   ${hc_cxx_warnings}
@@ -48,7 +49,7 @@ target_compile_options(hc_flags INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overflow>
   # It fires on a reference into a document that is looked up with a temporary key (g++ 13 and 14).
-  $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference>
+  $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,${hc_gnu_13}>:-Wno-dangling-reference>
   -fstack-protector-strong
   ${hc_optimisation})
 target_link_options(hc_flags INTERFACE -Wl,-z,relro -Wl,-z,now)
