@@ -190,9 +190,10 @@ TEST_CASE("as many jobs as allowed are in flight, one more is busy, and all comp
   }
   CHECK(done.size() == kCopyJobsMax);
   CHECK(tickets.size() == kCopyJobsMax);
+  // A worker may still be about to raise the event of a completion that was already taken.
   done.clear();
   copier->poll(done);
-  CHECK(epoll->wait(0).empty());
+  CHECK(done.empty());
 }
 
 TEST_CASE("waiting with nothing in flight returns at once") {
