@@ -28,6 +28,20 @@ std::vector<std::uint16_t> make_groups(const RankSetup& setup) {
 
 }  // namespace
 
+std::vector<std::uint32_t> blocks_after_kill(const LruModel& model, const DurabilityLedger& ledger,
+                                             std::span<const std::uint8_t> present) {
+  std::vector<std::uint32_t> left;
+  for (std::uint32_t block = 0; block < present.size(); ++block) {
+    if (present[block] != 0 || (model.holds(block) && ledger.acknowledged(block))) {
+      left.push_back(block);
+    }
+  }
+  std::sort(left.begin(), left.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return ledger.last_touch(a) < ledger.last_touch(b);
+  });
+  return left;
+}
+
 Replay::Replay(const RankSetup& setup, RankGroup& group, PrivateDaemon* daemon,
                Progress& progress)
     : setup_(setup),
@@ -145,7 +159,7 @@ Result<void> Replay::restart(std::uint64_t request) {
   auto present = look(counts.lost_pages);
   HC_TRY(present);
   counts.pages_present = *present;
-  crash_model();
+  model_.start_again(blocks_after_kill(model_, ledger_, present_));
   counts_.restarts.push_back(counts);
   return {};
 }
@@ -164,19 +178,6 @@ Result<std::uint64_t> Replay::look(std::uint64_t& lost) {
   }
   lost = ledger_.check(present_);
   return static_cast<std::uint64_t>(std::count(present_.begin(), present_.end(), 1));
-}
-
-void Replay::crash_model() {
-  std::vector<std::uint32_t> left;
-  for (std::uint32_t block = 0; block < setup_.trace.block_count(); ++block) {
-    if (present_[block] != 0 || (model_.holds(block) && ledger_.acknowledged(block))) {
-      left.push_back(block);
-    }
-  }
-  std::sort(left.begin(), left.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return ledger_.last_touch(a) < ledger_.last_touch(b);
-  });
-  model_.start_again(left);
 }
 
 void Replay::take_acks() {

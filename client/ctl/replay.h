@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "client/ctl/durability_ledger.h"
@@ -43,6 +44,12 @@ struct ReplayCounts {
   std::vector<RestartCounts> restarts;
 };
 
+// What the model holds after a kill, oldest first: what was acknowledged stays, and of the rest
+// what was found. Which of the unacknowledged pages live on is the crash's choice, so the model
+// takes it from the daemon. `present` is by block.
+std::vector<std::uint32_t> blocks_after_kill(const LruModel& model, const DurabilityLedger& ledger,
+                                             std::span<const std::uint8_t> present);
+
 class Replay {
  public:
   // `daemon` is null for a daemon that is not ours.
@@ -58,9 +65,6 @@ class Replay {
   // Probes every page on every rank; the number that all of them find.
   Result<std::uint64_t> look(std::uint64_t& lost);
   void take_acks();
-  // The model after a kill: what was acknowledged stays, and of the rest what was found. Which of
-  // the unacknowledged pages live on is the crash's choice, so the model takes it from the daemon.
-  void crash_model();
 
   const RankSetup& setup_;
   RankGroup& group_;

@@ -100,6 +100,24 @@ TEST_CASE("a page that was never acknowledged by a rank is not lost", "[ctl]") {
   CHECK(replay_with(play_rank<Fault::never_durable>).lost_durable_pages == 0);
 }
 
+TEST_CASE("after a kill the model holds what was acknowledged or found, oldest first", "[ctl]") {
+  DurabilityLedger ledger(std::vector<std::uint16_t>(6, 0));
+  LruModel model(6, 4);
+  const std::vector<std::vector<std::uint32_t>> requests = {{4}, {3}, {2}, {1}, {0}, {5}};
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    ledger.served({i, requests[i], 0, true, true});
+    model.touch_request(requests[i]);  // at the end it holds 2, 1, 0 and 5
+  }
+  const std::vector<std::uint32_t> acked = {5, 0, 0, 0, 1, 0};  // 0 and 4
+  const AckedRequests rank(acked);
+  ledger.take_acks(std::span(&rank, 1));
+  ledger.daemon_killed(requests.size());
+
+  // 0: acknowledged and held. 1: held alone. 2: found. 3: evicted by the model, back. 4: evicted.
+  const std::vector<std::uint8_t> present = {0, 0, 1, 1, 0, 0};
+  CHECK(blocks_after_kill(model, ledger, present) == std::vector<std::uint32_t>{3, 2, 0});
+}
+
 TEST_CASE("a hit is what the slowest rank loaded", "[ctl]") {
   const ReplayCounts counts = replay_with(play_rank<Fault::loads_short>);
   CHECK(counts.hit_blocks < counts.promised_blocks);
