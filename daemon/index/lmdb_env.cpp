@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -101,12 +102,18 @@ Error lmdb_write_error(const std::string& what, int rc, std::uint64_t free_bytes
   return lmdb_error(what, rc == EIO && free_bytes < kNearlyFullBytes ? ENOSPC : rc);
 }
 
-// A broken environment can't be closed. Its descriptor and its map go; what it holds in memory is
-// lost, once for each damage.
+// A broken environment can't be closed. Its descriptor and its map go; what it holds in memory
+// stays, once for each damage, where a leak checker sees that it is kept on purpose.
 void LmdbEnv::Close::operator()(MDB_env* env) const {
   if (!broken) {
     mdb_env_close(env);
     return;
+  }
+  static auto& kept = *new std::vector<MDB_env*>;
+  static std::mutex mutex;
+  {
+    const std::lock_guard lock(mutex);
+    kept.push_back(env);
   }
   mdb_filehandle_t fd = -1;
   if (mdb_env_get_fd(env, &fd) == 0) {

@@ -93,6 +93,7 @@ class Watch {
   void walk_parts();
   void walk_held_back();
   void walk_status();
+  bool stands_for(const Remembered& was, PartRef ref);
   void check_recovered_pages();
   void check_header(PageId id, std::uint32_t part);
   void remember_unproved();

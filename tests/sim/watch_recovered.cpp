@@ -39,6 +39,13 @@ void Watch::remember_durable() {
   }
 }
 
+// The same blob, or one of the same part that a rebuild cut short by the crash had not read yet.
+bool Watch::stands_for(const Remembered& was, PartRef ref) {
+  const Generation found = world_.core().catalog->part(ref).generation;
+  return found == was.generation || (world_.core().counters.index_rebuilds > 0 &&
+                                     generation_is_before(was.generation.value, found.value));
+}
+
 void Watch::check_recovered() {
   for (const Remembered& was : remembered_) {
     const SimFile* file = world_.disk.file_named(was.file);
@@ -51,11 +58,7 @@ void Watch::check_recovered() {
     if (space && world_.has_catalog()) {
       page = world_.core().catalog->find(*space, hash);
     }
-    const bool there =
-        page != kNoPage &&
-        world_.core().catalog->part(world_.core().catalog->ref(page, was.part)).generation ==
-            was.generation;
-    if (there) {
+    if (page != kNoPage && stands_for(was, world_.core().catalog->ref(page, was.part))) {
       ++world_.tally.recovered;
     } else if (damaged || was.forget_pending ||
                (space && world_.index.row_damaged(*space, hash))) {
