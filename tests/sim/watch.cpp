@@ -209,17 +209,33 @@ bool Watch::eviction_was_due(PageId id) {
   const std::uint32_t per_page = core.catalog->parts_per_page();
   const bool catalog_full = pages_free_ < kNewPagesMax;
   for (std::uint32_t at = 0; at < per_page; ++at) {
-    // A rebuild may have found the part since the last look.
-    const bool had = parts_[std::size_t{id.value} * per_page + at].l3 >= L3State::writing;
-    if ((!had && core.counters.index_rebuilds == 0) || core.spaces->slab_of(at) == nullptr) {
+    if (core.spaces->slab_of(at) == nullptr) {
       continue;
     }
     const Slab& slab = *core.spaces->slab_of(at);
+    // A rebuild may have found the part since the last look, or a spill have written it.
+    const bool had = parts_[std::size_t{id.value} * per_page + at].l3 >= L3State::writing ||
+                     core.counters.index_rebuilds > 0 || came_and_went(*core.family().slabs[at]);
+    if (!had) {
+      continue;
+    }
     const std::uint32_t usable = slab.usable_count();
     const std::uint32_t reserve = std::min(core.family().reserve_slots, usable - 1);
     const std::uint32_t live_max = usable - (usable == 0 ? 0 : reserve);
     const bool slab_full = live_most(*core.family().slabs[at]) >= live_max;
     if ((slab_full || catalog_full) && was_oldest(id, at)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Whether a slot was written and given up since the last look.
+bool Watch::came_and_went(SlabId id) {
+  const Slab& slab = world_.core().spaces->slabs().slab(id);
+  for (std::uint32_t slot = 0; slot < slab.slot_count(); ++slot) {
+    if (slab.state(SlotId{slot}) == SlotState::limbo &&
+        slab.generation(SlotId{slot}) != slots_[id.value][slot].generation) {
       return true;
     }
   }

@@ -83,6 +83,7 @@ class Watch {
   void check_lost_dirty(PageId id, std::uint32_t part, bool page_gone);
   void check_lost_part(PageId id, std::uint32_t part, bool page_gone);
   bool eviction_was_due(PageId id);
+  bool came_and_went(SlabId slab);
   std::uint32_t live_most(SlabId slab);
   bool was_oldest(PageId id, std::uint32_t part);
   void check_reads();
