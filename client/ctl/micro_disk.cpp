@@ -32,8 +32,8 @@ class DiskBench {
         payload_bytes_(payload_bytes),
         space_(micro_space(payload_bytes, false)),
         sample_pages_(std::max<std::uint64_t>(1, bench.plan().disk_sample_bytes / payload_bytes)),
-        live_pages_(3 * sample_pages_),
-        reserve_(static_cast<std::uint32_t>(sample_pages_ + sample_pages_ / 2)) {}
+        live_pages_(2 * sample_pages_ + 2 * kL2Bytes / payload_bytes),
+        reserve_(static_cast<std::uint32_t>(sample_pages_ + sample_pages_ / 4)) {}
 
   Result<void> run() {
     HC_TRY_VOID(prepare());

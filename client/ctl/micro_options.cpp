@@ -94,7 +94,7 @@ Result<MicroPlan> make_micro_plan(const MicroOptions& options) {
     plan.round_trips = 1000;
   } else {
     plan.payloads = {512U * kKiB, 2560U * kKiB, 4608U * kKiB, 8192U * kKiB};
-    plan.disk_sample_bytes = 768 * kMiB;
+    plan.disk_sample_bytes = 3072 * kMiB;  // a second or more, as fio runs
     plan.fio_ms = 1000;
     plan.memory_sample_bytes = 512 * kMiB;
     plan.store_window_ms = 3000;

@@ -17,19 +17,19 @@ std::uint32_t UringDisk::entries_for(std::size_t volumes) {
 UringDisk::UringDisk(std::vector<Volume> volumes, Uring ring, bool registered)
     : VolumeDisk(std::move(volumes)),
       ring_(std::move(ring)),
-      transfers_(entries_for(volume_count())) {
+      flights_(std::size_t{2} * entries_for(volume_count())) {
   if (registered) {
     tables_.emplace();
   }
-  free_.reserve(transfers_.size());
-  for (auto slot = static_cast<std::uint32_t>(transfers_.size()); slot > 0; --slot) {
+  free_.reserve(flights_.size());
+  for (auto slot = static_cast<std::uint32_t>(flights_.size()); slot > 0; --slot) {
     free_.push_back(slot - 1);
   }
-  finished_.reserve(transfers_.size());
+  finished_.reserve(flights_.size());
 }
 
 UringDisk::~UringDisk() {
-  while (free_.size() < transfers_.size()) {
+  while (free_.size() < flights_.size()) {
     ring_.submit_and_wait();
     reap();
   }
@@ -74,18 +74,42 @@ void UringDisk::drop_memory(std::span<std::uint8_t> bytes) {
 }
 
 Code UringDisk::submit(const DiskRequest& request) {
-  Transfer transfer(request, volume(request.file).fd(request.file));
   if (is_full(request.file)) {
     return Code::busy;
   }
-  HC_CHECK(!free_.empty());
-  const std::uint32_t slot = free_.back();
-  transfers_[slot] = transfer;
-  free_.pop_back();
   begin(request.file);
   ++in_flight_;
-  queue(slot);
+  if (!is_better_apart(request)) {
+    queue(take_off(request));
+    return Code::ok;
+  }
+  DiskRequest head = request;
+  head.buffers[1] = {};
+  DiskRequest body = request;
+  body.buffers = {request.buffers[1]};
+  body.offset_bytes += request.buffers[0].size_bytes;
+  const std::uint32_t first = take_off(head);
+  const std::uint32_t second = take_off(body);
+  flights_[first].other = second;
+  flights_[second].other = first;
+  queue(first);  // adjacent requests of one batch: the block layer joins them
+  queue(second);
   return Code::ok;
+}
+
+std::uint32_t UringDisk::take_off(const DiskRequest& request) {
+  HC_CHECK(!free_.empty());
+  const std::uint32_t slot = free_.back();
+  free_.pop_back();
+  flights_[slot] = {Transfer(request, volume(request.file).fd(request.file)), {}, {}};
+  return slot;
+}
+
+// The kernel need not find and pin the pages of a payload that is registered, if it comes alone.
+bool UringDisk::is_better_apart(const DiskRequest& request) const {
+  const DiskBuffer& payload = request.buffers[1];
+  return tables_ && payload.size_bytes > 0 &&
+         tables_->buffer_of(payload.data, payload.size_bytes).has_value();
 }
 
 Uring::Target UringDisk::target_of(const Transfer& transfer,
@@ -101,7 +125,7 @@ Uring::Target UringDisk::target_of(const Transfer& transfer,
 }
 
 void UringDisk::queue(std::uint32_t slot) {
-  Transfer& transfer = transfers_[slot];
+  Transfer& transfer = flights_[slot].transfer;
   const std::uint64_t offset = transfer.offset_bytes();
   const auto vectors = transfer.remaining();
   const Uring::Target target = target_of(transfer, vectors);
@@ -120,16 +144,25 @@ void UringDisk::queue(std::uint32_t slot) {
 }
 
 void UringDisk::settle(const Uring::Done& done) {
-  HC_CHECK(done.tag < transfers_.size());
+  HC_CHECK(done.tag < flights_.size());
   const auto slot = static_cast<std::uint32_t>(done.tag);
-  Transfer& transfer = transfers_[slot];
-  if (transfer.advance(done.result) == Transfer::Next::again) {
+  Flight& flight = flights_[slot];
+  if (flight.transfer.advance(done.result) == Transfer::Next::again) {
     queue(slot);
     return;
   }
-  finished_.push_back(transfer.completion());
-  finished_files_.push_back(transfer.file());
+  const DiskCompletion completion = flight.transfer.completion();
   free_.push_back(slot);
+  if (flight.other) {
+    Flight& other = flights_[*flight.other];
+    other.other.reset();
+    if (completion.code != Code::ok) {
+      other.failed = completion;
+    }
+    return;
+  }
+  finished_.push_back(flight.failed.value_or(completion));
+  finished_files_.push_back(flight.transfer.file());
 }
 
 bool UringDisk::reap() {
@@ -150,12 +183,12 @@ bool UringDisk::reap() {
 // arrived before is found by the call, what arrives after raises it again. With nothing in flight
 // there is nothing to enter for: an event that comes late wakes the loop once, by its edge.
 void UringDisk::poll(std::vector<DiskCompletion>& out) {
-  if (free_.size() == transfers_.size() && finished_.empty()) {
+  if (free_.size() == flights_.size() && finished_.empty()) {
     return;
   }
   do {
     ring_.clear_event();
-    if (free_.size() < transfers_.size()) {
+    if (free_.size() < flights_.size()) {
       ring_.submit();
     }
   } while (reap());

@@ -41,6 +41,16 @@ class UringDisk final : public VolumeDisk {
  private:
   void file_opened(FileId file, int fd) override;
   void file_closing(FileId file) override;
+  // One request, or one of its two halves: a fixed transfer is one piece of one registered buffer,
+  // and a blob's header does not lie where its payload does.
+  struct Flight {
+    Transfer transfer;
+    std::optional<std::uint32_t> other;  // the half that is still in flight
+    std::optional<DiskCompletion> failed;  // how the other half ended
+  };
+
+  std::uint32_t take_off(const DiskRequest& request);
+  bool is_better_apart(const DiskRequest& request) const;
   void queue(std::uint32_t slot);
   Uring::Target target_of(const Transfer& transfer, std::span<const iovec> vectors) const;
   void settle(const Uring::Done& done);
@@ -49,7 +59,7 @@ class UringDisk final : public VolumeDisk {
   Uring ring_;
   std::optional<UringTables> tables_;     // registered
   bool told_unregistered_ = false;
-  std::vector<Transfer> transfers_;       // kDiskRequestsMax of each volume, never moved
+  std::vector<Flight> flights_;           // kDiskRequestsMax of each volume, twice; never moved
   std::vector<std::uint32_t> free_;
   std::vector<DiskCompletion> finished_;  // reaped, not yet polled
   std::vector<FileId> finished_files_;    // of those

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // disk_volumes_test: sizes of sparse files, and files of several volumes, by every back end.
+#include <sys/mman.h>
+
+#include <set>
+
 #include "daemon/os/uring_tables.h"
 #include "disk_fixture.h"
 
@@ -103,6 +107,82 @@ TEST_CASE("memory that was offered serves transfers, whole and in parts, until i
   CHECK(run_one(*disk, {DiskOp::read, file, 0, {memory.buffer()}, 1}) == Code::ok);
   CHECK(memory.data()[0] == 0x44);
   disk->drop_memory(memory.span().first(kHalf));
+}
+
+TEST_CASE("header and payload of offered memory lie apart, whatever else is in flight") {
+  const auto backend = GENERATE(from_range(backends()));
+  CAPTURE(backend);
+  const TempDir first;
+  const auto disk = make_backend(backend, std::vector<std::string>{first.str()});
+  const FileId file = open_sparse(*disk, 0);
+  constexpr std::uint64_t kSlotBytes = 2 * kBlockBytes;
+  const Blocks headers(kDiskRequestsMax * kBlockBytes, 0);
+  const Blocks payloads(kDiskRequestsMax * kBlockBytes, 0);
+  disk->add_memory(payloads.span());
+  const auto slot = [&](DiskOp op, std::uint32_t i) {
+    return DiskRequest{op, file, i * kSlotBytes,
+                       {DiskBuffer{headers.data() + i * kBlockBytes, kBlockBytes},
+                        DiskBuffer{payloads.data() + i * kBlockBytes, kBlockBytes}},
+                       i};
+  };
+  const auto run_every = [&](DiskOp op) {
+    std::vector<DiskCompletion> done;
+    for (std::uint32_t i = 0; i < kDiskRequestsMax; ++i) {
+      REQUIRE(disk->submit(slot(op, i)) == Code::ok);
+    }
+    REQUIRE(disk->submit(slot(op, 0)) == Code::busy);
+    while (done.size() < kDiskRequestsMax) {
+      disk->wait();
+      disk->poll(done);
+    }
+    std::set<std::uint64_t> tickets;
+    for (const DiskCompletion& at : done) {
+      CHECK(at.code == Code::ok);
+      tickets.insert(at.ticket);
+    }
+    CHECK(tickets.size() == kDiskRequestsMax);
+    CHECK(disk->in_flight() == 0);
+  };
+  for (std::uint32_t i = 0; i < kDiskRequestsMax; ++i) {
+    std::fill_n(headers.data() + i * kBlockBytes, kBlockBytes, static_cast<std::uint8_t>(i));
+    std::fill_n(payloads.data() + i * kBlockBytes, kBlockBytes, static_cast<std::uint8_t>(~i));
+  }
+  run_every(DiskOp::write);
+  std::fill_n(headers.data(), headers.span().size(), std::uint8_t{0});
+  std::fill_n(payloads.data(), payloads.span().size(), std::uint8_t{0});
+  run_every(DiskOp::read);
+  bool right = true;
+  for (std::uint32_t i = 0; i < kDiskRequestsMax; ++i) {
+    right = right && headers.data()[i * kBlockBytes] == static_cast<std::uint8_t>(i) &&
+            payloads.data()[(i + 1) * kBlockBytes - 1] == static_cast<std::uint8_t>(~i);
+  }
+  CHECK(right);
+  disk->drop_memory(payloads.span());
+}
+
+TEST_CASE("a request ends once, and fails when its header or its payload fails") {
+  const auto backend = GENERATE(from_range(backends()));
+  CAPTURE(backend);
+  const TempDir first;
+  const auto disk = make_backend(backend, std::vector<std::string>{first.str()});
+  const FileId file = open_sparse(*disk, 0);
+  const Blocks memory(2 * kBlockBytes, 7);
+  const Blocks header(kBlockBytes, 7);
+  disk->add_memory(memory.span());
+  const std::uint64_t last = kFileBytes - kBlockBytes;  // the payload lies behind the end
+  CHECK(run_one(*disk, {DiskOp::read, file, last, {header.buffer(), memory.buffer()}, 1}) ==
+        Code::io_error);
+  // Memory that can't be touched.
+  void* const hole = ::mmap(nullptr, kBlockBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(hole != MAP_FAILED);
+  const DiskBuffer nowhere{static_cast<std::uint8_t*>(hole), kBlockBytes};
+  CHECK(run_one(*disk, {DiskOp::read, file, 0, {nowhere, memory.buffer()}, 1}) == Code::io_error);
+  ::munmap(hole, kBlockBytes);
+  std::vector<DiskCompletion> more;
+  disk->poll(more);
+  CHECK(more.empty());
+  CHECK(disk->in_flight() == 0);
+  disk->drop_memory(memory.span());
 }
 
 TEST_CASE("each volume has its own bound of requests in flight") {
