@@ -173,7 +173,7 @@ class CommitBench {
   Result<void> find_rate();
   Result<void> start(Side& side, const char* name, std::uint64_t commit_ms);
   Result<std::vector<double>> window(Side& side);
-  Result<double> raw_flush() const;
+  Result<double> raw_stall() const;
 
   MicroBench& bench_;
   SpaceDescriptor space_;
@@ -237,7 +237,7 @@ Result<std::vector<double>> CommitBench::window(Side& side) {
   return measured;
 }
 
-Result<double> CommitBench::raw_flush() const {
+Result<double> CommitBench::raw_stall() const {
   RawWriter writer;
   writer.file = limit_file();
   writer.span_bytes = limit_span();
@@ -245,7 +245,7 @@ Result<double> CommitBench::raw_flush() const {
   writer.pieces_per_s = pages_per_s_;
   writer.window_ns = window_ns();
   writer.flush_interval_ns = kCommitMs * kNsPerMs;
-  auto longest_ns = longest_flush(writer);
+  auto longest_ns = longest_stall(writer);
   HC_TRY(longest_ns);
   return static_cast<double>(*longest_ns) / 1e6;
 }
@@ -259,9 +259,9 @@ Result<void> CommitBench::run() {
       [this]() -> Result<std::vector<double>> {
         auto limits = window(without_);
         HC_TRY(limits);
-        auto flush_ms = raw_flush();
-        HC_TRY(flush_ms);
-        limits->back() = *flush_ms;
+        auto stall_ms = raw_stall();
+        HC_TRY(stall_ms);
+        limits->back() = *stall_ms;
         return limits;
       });
   HC_TRY(samples);

@@ -52,7 +52,7 @@ struct RawWriter {
   std::uint64_t window_ns = 0;
   std::uint64_t flush_interval_ns = 0;
 };
-// The longest of its flushes, in ns.
-Result<std::uint64_t> longest_flush(const RawWriter& writer);
+// The longest time between the ends of two of its writes, in ns, a flush in between or not.
+Result<std::uint64_t> longest_stall(const RawWriter& writer);
 
 }  // namespace hc

@@ -48,7 +48,7 @@ TEST_CASE("a raw writer flushes within its window", "[ctl]") {
   writer.flush_interval_ns = 1'000'000;
   std::ofstream(writer.file) << std::string(writer.span_bytes, 'x');
 
-  const auto longest_ns = longest_flush(writer);
+  const auto longest_ns = longest_stall(writer);
 
   REQUIRE(longest_ns);
   CHECK(*longest_ns > 0);
