@@ -314,7 +314,13 @@ std::uint32_t Rebuild::newer_neighbour(SlabId slab, std::uint64_t access) {
     newer = found ? order.newer_than(at->second) : newer;
     at = found ? at : noted.erase(at);
   }
-  // Slots that were never noted may stand between.
+  // Slots that were never noted may stand between: parts that this run has written.
+  for (int looks = 0; looks < SlotOrder::kLooksMax && newer != kNone32; ++looks) {
+    if (access_at(newer) >= access) {
+      break;
+    }
+    newer = order.newer_than(newer);
+  }
   for (int looks = 0; looks < SlotOrder::kLooksMax; ++looks) {
     const std::uint32_t older = newer == kNone32 ? order.newest() : order.older_than(newer);
     if (older == kNone32 || access_at(older) <= access) {

@@ -184,7 +184,9 @@ void Watch::check_lost_part(PageId id, std::uint32_t part, bool page_gone) {
   if (was.l3 == L3State::written && flush_failed) {
     return;
   }
-  if (page_gone && eviction_was_due(id)) {
+  // While the index is rebuilt, a page that was evicted may have come back at once, by the header of
+  // another part.
+  if ((page_gone || core.counters.index_rebuilds > 0) && eviction_was_due(id)) {
     ++world_.tally.evicted;
     return;
   }
@@ -265,7 +267,8 @@ bool Watch::was_oldest(PageId id, std::uint32_t part) {
     const bool stored = parts_[std::size_t{other} * per_page + part].l3 >= L3State::written &&
                         there.l3 >= L3State::written;
     const bool idle = before.idle && now.holds == 0 && now.busy == 0;
-    if (same && stored && idle && now.last_access < pages_[id.value].last_access) {
+    if (other != id.value && same && stored && idle &&
+        now.last_access < pages_[id.value].last_access) {
       return false;
     }
   }
