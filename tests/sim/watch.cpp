@@ -184,8 +184,7 @@ void Watch::check_lost_part(PageId id, std::uint32_t part, bool page_gone) {
   if (was.l3 == L3State::written && flush_failed) {
     return;
   }
-  // While the index is rebuilt, a page that was evicted may have come back at once, by the header of
-  // another part.
+  // While the index is rebuilt, a page that was evicted may have come back at once.
   if ((page_gone || core.counters.index_rebuilds > 0) && eviction_was_due(id)) {
     ++world_.tally.evicted;
     return;
