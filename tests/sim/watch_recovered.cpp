@@ -95,8 +95,8 @@ void Watch::check_header(PageId id, std::uint32_t at) {
   Core& core = world_.core();
   const Page& page = core.catalog->page(id);
   const Part& part = core.catalog->part(core.catalog->ref(id, at));
-  if (part.l3 < L3State::written) {
-    return;
+  if (part.l3 < L3State::written || generation_is_before(run_begins_, part.generation.value)) {
+    return;  // nothing there, or written while a rebuild went on: its header was not read
   }
   const Slab& slab = *core.spaces->slab_of(at);
   BlockBytes block{};
