@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "daemon/log/log.h"
+#include "daemon/open_disk.h"
 #include "daemon/process_setup.h"
 #include "proto/versions.h"
 
@@ -46,6 +47,7 @@ EngineOptions Daemon::engine_options() {
   options.commit_interval_ms = config_.commit_interval_ms;
   options.commit_parts = config_.commit_pages;
   options.io_inflight_bytes = config_.io_inflight_bytes;
+  options.io_timeout_ms = config_.io_timeout_ms;
   options.sessions_max = config_.sessions_max;
   options.spill = {config_.spill_policy, config_.spill_min_uses, config_.dirty_percent};
   options.load_lazily = config_.load_verify == LoadVerify::lazy;
@@ -55,9 +57,8 @@ EngineOptions Daemon::engine_options() {
   options.spaces.status_key = random_word();
   options.spaces.arenas.try_huge_pages = config_.huge_pages;
   options.spaces.arenas.on_progress = [this] { still_alive(); };
-  options.spaces.arenas.arena_bytes =
-      config_.arena_bytes != 0 ? config_.arena_bytes
-                               : std::min<std::uint64_t>(1ULL << 30, config_.l2_bytes / 16);
+  const std::uint64_t automatic = std::min<std::uint64_t>(1ULL << 30, config_.l2_bytes / 16);
+  options.spaces.arenas.arena_bytes = config_.arena_bytes != 0 ? config_.arena_bytes : automatic;
   return options;
 }
 
@@ -83,8 +84,7 @@ Result<void> Daemon::open_sockets() {
 
 // The volume's lock first: with a predecessor still on it nothing else is touched.
 Result<void> Daemon::open_store() {
-  auto disk = make_disk({{config_.volume_dir}, config_.disk_backend, config_.lock_wait_ms,
-                         config_.io_threads});
+  auto disk = open_disk(config_);
   HC_TRY(disk);
   disk_ = std::move(*disk);
   LmdbIndexOptions index_options;

@@ -10,7 +10,7 @@
 #include "daemon/config/config.h"
 #include "daemon/gpu/host_copier.h"
 #include "daemon/index/lmdb_index.h"
-#include "daemon/os/disk_probe.h"
+#include "daemon/os/waitable_disk.h"
 #include "daemon/os/system_clock.h"
 #include "daemon/reactor.h"
 
@@ -39,7 +39,7 @@ class Daemon {
   UniqueFd signals_;
   Instant still_alive_at_{};  // last said so while something took long
   std::unique_ptr<Epoll> epoll_;
-  std::unique_ptr<VolumeDisk> disk_;
+  std::unique_ptr<WaitableDisk> disk_;
   std::unique_ptr<LmdbIndex> index_;
   std::unique_ptr<HostCopier> copier_;
   std::unique_ptr<SessionServer> sessions_;

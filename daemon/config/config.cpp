@@ -72,6 +72,7 @@ Result<ColdStart> parse_cold_start(const std::string& name) {
 const char* disk_backend_name(DiskBackend backend) {
   switch (backend) {
     case DiskBackend::automatic: return "automatic";
+    case DiskBackend::uring_fixed: return "uring_fixed";
     case DiskBackend::uring: return "uring";
     case DiskBackend::threads: return "threads";
   }

@@ -11,7 +11,7 @@
 namespace hc {
 
 enum class ColdStart : std::uint8_t { clear, load, hold };
-enum class DiskBackend : std::uint8_t { automatic, uring, threads };
+enum class DiskBackend : std::uint8_t { automatic, uring_fixed, uring, threads };
 enum class LoadVerify : std::uint8_t { before, lazy };
 // When a stored page goes to disk: at once; once it has proved its use; when it leaves memory.
 enum class SpillPolicy : std::uint8_t { write_through, selective, write_back };
@@ -42,7 +42,8 @@ struct Config {
   std::uint32_t reserve_slots = 0;              // per slab, kept free for commits; 0: automatic
   DiskBackend disk_backend = DiskBackend::automatic;
   std::uint32_t io_threads = 8;                 // threads back end only
-  std::uint64_t io_inflight_bytes = 96ULL << 20;
+  std::uint64_t io_inflight_bytes = 96ULL << 20;  // of each volume
+  std::uint32_t io_timeout_ms = 30'000;         // by when a device must have answered
   std::uint32_t commit_interval_ms = 2000;
   std::uint32_t commit_pages = 8192;            // commit early at this many waiting parts
   std::uint32_t lock_wait_ms = 60'000;          // for a predecessor that still holds the volume

@@ -86,13 +86,14 @@ Result<void> set_load_verify(Config& config, const std::string& word) {
 }
 
 Result<void> set_disk_backend(Config& config, const std::string& word) {
-  for (const auto backend : {DiskBackend::automatic, DiskBackend::uring, DiskBackend::threads}) {
+  for (const auto backend : {DiskBackend::automatic, DiskBackend::uring_fixed, DiskBackend::uring,
+                             DiskBackend::threads}) {
     if (word == disk_backend_name(backend)) {
       config.disk_backend = backend;
       return {};
     }
   }
-  return bad_value("must be automatic, uring or threads");
+  return bad_value("must be automatic, uring_fixed, uring or threads");
 }
 
 Result<void> set_spill_policy(Config& config, const std::string& word) {
@@ -117,7 +118,7 @@ const char* get_disk_backend(const Config& config) {
   return disk_backend_name(config.disk_backend);
 }
 
-const std::array<ConfigKey, 24> kKeys{{
+const std::array<ConfigKey, 25> kKeys{{
     {"daemon", "runtime_dir", TextKey{&Config::runtime_dir, check_runtime_dir}},
     {"daemon", "log_level", TextKey{&Config::log_level, check_log_level}},
     {"daemon", "tenant", TextKey{&Config::tenant, check_tenant}},
@@ -133,6 +134,7 @@ const std::array<ConfigKey, 24> kKeys{{
     {"l3", "disk_backend", ChoiceKey{set_disk_backend, get_disk_backend}},
     {"l3", "io_threads", NumberKey{&Config::io_threads, 1, 64}},
     {"l3", "io_inflight_bytes", SizeKey{&Config::io_inflight_bytes, kIoPieceBytes, kTiB, false}},
+    {"l3", "io_timeout_ms", NumberKey{&Config::io_timeout_ms, 100, 600'000}},
     {"l3", "commit_interval_ms", NumberKey{&Config::commit_interval_ms, 1, 600'000}},
     {"l3", "commit_pages", NumberKey{&Config::commit_pages, 1, kCommitPagesMax}},
     {"l3", "lock_wait_ms", NumberKey{&Config::lock_wait_ms, 0, 600'000}},

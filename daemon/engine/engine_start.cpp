@@ -12,6 +12,7 @@ Result<void> Engine::open(const Uuid& new_uuid) {
   auto superblock = SuperblockFile::open(disk_, new_uuid);
   HC_TRY(superblock);
   superblock_ = std::move(*superblock);
+  io_->open_probes();
   slabs_ = std::make_unique<SlabSet>(disk_, superblock_->current().store_uuid,
                                      core_->options.spaces.l3_bytes);
   spaces_ = std::make_unique<SpaceSet>(*slabs_, *superblock_, core_->options.spaces);

@@ -110,7 +110,7 @@ bool Forget::wipe(PageId id) {
     if (part.l3 < L3State::written || part.wiped) {
       continue;
     }
-    if (!core.io.can_start(IoKind::zero_header)) {
+    if (!core.io.can_start(IoKind::zero_header, core.volume_of_part(ref))) {
       return page.zeroes_left > 0;  // on_zero comes back for the rest
     }
     const Slab& slab = *core.slab_of(ref);
@@ -128,6 +128,9 @@ bool Forget::wipe(PageId id) {
 void Forget::on_zero(const IoEvent& event) {
   Core& core = works_.core;
   const PartRef ref{io_value(event.cookie)};
+  if (event.overdue) {
+    return;  // the slot stays the page's until the device has answered
+  }
   const PageId id = core.catalog->page_of(ref);
   Page& page = core.catalog->page(id);
   Part& part = core.catalog->part(ref);
@@ -196,7 +199,7 @@ void Forget::strip_slots(PageId id) {
 }
 
 void Forget::turn() {
-  while (!wipes_.empty() && works_.core.io.can_start(IoKind::zero_header)) {
+  for (std::size_t left = wipes_.size(); left > 0; --left) {  // what has no room is queued again
     const PageId id = wipes_.front();
     wipes_.pop_front();
     works_.pages.drop_busy(id);

@@ -217,13 +217,19 @@ void GroupCommit::add_group_flush(SlabId slab) {
   }
 }
 
+// A flush that is not answered in time counts as failed; its end is of no interest then.
 void GroupCommit::on_sync(const IoEvent& event) {
+  if (event.was_overdue) {
+    --overdue_syncs_;
+    return;
+  }
+  overdue_syncs_ += event.overdue ? 1U : 0U;
   HC_CHECK(state_ == State::flushing);
   HC_CHECK(syncs_left_ > 0);
   --syncs_left_;
   const Code code = HC_FAILPOINT_FAILS(commit_slab_flushed) ? Code::io_error : event.code;
   if (code != Code::ok && !HC_MUTANT(failed_flush_believed)) {
-    sync_code_ = code;
+    sync_code_ = code == Code::no_space ? Code::no_space : Code::io_error;
     failed_syncs_.push_back(SlabId{static_cast<std::uint16_t>(io_value(event.cookie))});
     works_.spiller.note_failed_flush(failed_syncs_.back());
   }
@@ -274,6 +280,9 @@ void GroupCommit::succeed() {
   Core& core = works_.core;
   ++core.counters.commits;
   ++core.moves;
+  if (failures_ > 0) {
+    log_info("commit.done", {{"after_failures", failures_}});
+  }
   failures_ = 0;
   HC_FAILPOINT(commit_heard);
   core.counters.commit_ns += static_cast<std::uint64_t>(core.now - started_);
@@ -367,9 +376,10 @@ void GroupCommit::fail(const Error& error) {
   Core& core = works_.core;
   ++core.counters.commit_failures;
   ++core.moves;
-  log_warn("commit.failed", {{"reason", error.message()}});
   state_ = State::idle;
-  ++failures_;
+  if (++failures_ == 1) {  // the first of a row speaks for all
+    log_warn("commit.failed", {{"reason", error.message()}});
+  }
   failure_code_ = error.code == Code::no_space ? Code::no_space : Code::io_error;
   index_dead_ = core.index.is_dead();
   const Group group = std::move(group_);

@@ -36,7 +36,8 @@ class GroupCommit {
   void turn();
   void on_sync(const IoEvent& event);
 
-  bool idle() const { return state_ == State::idle; }
+  // Also no flush is in flight that was not answered in time.
+  bool idle() const { return state_ == State::idle && overdue_syncs_ == 0; }
   bool has_work() const;
   // Work waits, and nothing but the time keeps turn() from starting a group.
   bool waits_for_time() const;
@@ -102,6 +103,7 @@ class GroupCommit {
   Group group_;
   std::uint64_t written_waiting_ = 0;           // parts written and not yet durable
   std::uint32_t syncs_left_ = 0;
+  std::uint32_t overdue_syncs_ = 0;
   Code sync_code_ = Code::ok;
   std::vector<SlabId> failed_syncs_;
   Instant first_waiting_{};                     // when the oldest waiting row came

@@ -29,16 +29,23 @@ bool ScanBehind::still_there(const Entry& entry) const {
          part.generation == entry.generation;
 }
 
+bool ScanBehind::can_read() const {
+  if (repeats_.empty() && next_ >= entries_.size()) {
+    return false;
+  }
+  const Entry& entry = entries_[repeats_.empty() ? next_ : repeats_.back()];
+  const FileId file = works_.core.spaces->slabs().slab(entry.slab).file();
+  return works_.core.io.can_start(IoKind::read_header, volume_of(file));
+}
+
 void ScanBehind::turn() {
-  while (in_flight_ < kInFlightMax && works_.core.io.can_start(IoKind::read_header)) {
+  while (in_flight_ < kInFlightMax && can_read()) {
     if (!repeats_.empty()) {
       const std::uint32_t index = repeats_.back();
       repeats_.pop_back();
       read(index);
-    } else if (next_ < entries_.size()) {
-      read(static_cast<std::uint32_t>(next_++));
     } else {
-      return;
+      read(static_cast<std::uint32_t>(next_++));
     }
   }
 }
@@ -60,6 +67,9 @@ void ScanBehind::read(std::uint32_t index) {
 void ScanBehind::on_scan(const IoEvent& event) {
   const auto index = static_cast<std::uint32_t>(io_value(event.cookie));
   HC_CHECK(index < entries_.size() && in_flight_ > 0);
+  if (event.overdue) {
+    return;  // nobody waits for it; its slot stays pinned
+  }
   --in_flight_;
   ++works_.core.moves;
   const Entry& entry = entries_[index];

@@ -85,6 +85,11 @@ class Disk {
   virtual std::uint64_t size_bytes(FileId file) const = 0;
   virtual std::uint16_t volume_count() const = 0;
   virtual std::string volume_name(std::uint16_t volume) const = 0;  // for the log
+
+  // Memory that requests will name, mapped until it is dropped; nothing on it is in flight then. A
+  // hint: a back end may register it with the kernel, other memory works as well.
+  virtual void add_memory(std::span<std::uint8_t> /*bytes*/) {}
+  virtual void drop_memory(std::span<std::uint8_t> /*bytes*/) {}
   // Blocking transfers of headers, beside whatever is in flight: O_DIRECT rules hold for both.
   // write_now returns after the data has been synced.
   virtual Result<void> read_now(FileId file, std::uint64_t offset_bytes,
@@ -95,8 +100,8 @@ class Disk {
   virtual Result<void> punch_now(FileId file, std::uint64_t offset_bytes,
                                  std::uint64_t length_bytes) = 0;
 
-  // Queues one request; busy when kDiskRequestsMax are in flight. Short transfers, EINTR and
-  // EAGAIN are continued below this seam, with a bound.
+  // Queues one request; busy when kDiskRequestsMax of its volume are in flight. Short transfers,
+  // EINTR and EAGAIN are continued below this seam, with a bound.
   virtual Code submit(const DiskRequest& request) = 0;
   // Starts what was queued and collects what is done, without waiting; appends to `out`.
   virtual void poll(std::vector<DiskCompletion>& out) = 0;

@@ -2,6 +2,13 @@
 // disk_probe: try io_uring for real, else threads.
 #include "daemon/os/disk_probe.h"
 
+#include <linux/capability.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -34,26 +41,31 @@ Result<void> run_one(Disk& disk, const DiskRequest& request) {
   return {};
 }
 
-// Two daemons that probe at once write the same bytes, so they don't disturb each other.
+// Two daemons that probe at once write the same bytes, so they don't disturb each other. The block
+// is offered to the back end, so that a registered transfer is what is tried.
 Result<void> write_and_read(Disk& disk, FileId file) {
   const std::unique_ptr<std::uint8_t, void (*)(void*)> block(
       static_cast<std::uint8_t*>(std::aligned_alloc(kBlockBytes, kBlockBytes)), std::free);
   HC_CHECK(block != nullptr);
+  const std::span<std::uint8_t> bytes(block.get(), kBlockBytes);
   DiskRequest request;
   request.file = file;
   request.buffers[0] = {block.get(), kBlockBytes};
   std::memset(block.get(), kProbeByte, kBlockBytes);
+  disk.add_memory(bytes);
   request.op = DiskOp::write;
-  HC_TRY_VOID(run_one(disk, request));
-  std::memset(block.get(), 0, kBlockBytes);
-  request.op = DiskOp::read;
-  HC_TRY_VOID(run_one(disk, request));
-  for (std::uint32_t i = 0; i < kBlockBytes; ++i) {
-    if (block.get()[i] != kProbeByte) {
-      return make_error(Code::corrupt, "probe file: what was read is not what was written");
-    }
+  auto result = run_one(disk, request);
+  if (result) {
+    std::memset(block.get(), 0, kBlockBytes);
+    request.op = DiskOp::read;
+    result = run_one(disk, request);
   }
-  return {};
+  disk.drop_memory(bytes);
+  HC_TRY_VOID(result);
+  const bool same = std::all_of(bytes.begin(), bytes.end(),
+                                [](std::uint8_t byte) { return byte == kProbeByte; });
+  return same ? Result<void>()
+              : make_error(Code::corrupt, "probe file: what was read is not what was written");
 }
 
 Result<void> probe_io(Disk& disk) {
@@ -68,13 +80,35 @@ Result<void> probe_io(Disk& disk) {
   return result;
 }
 
-Result<std::unique_ptr<VolumeDisk>> make_uring(const DiskOptions& options) {
-  auto ring = Uring::create_best(kDiskRequestsMax);
+// Memory that the kernel keeps for the requests is locked memory; who may lock any is not bounded.
+Result<void> check_locked_memory(std::uint64_t wanted_bytes) {
+  __user_cap_header_struct head{_LINUX_CAPABILITY_VERSION_3, 0};
+  std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> sets{};
+  const bool free = ::syscall(SYS_capget, &head, sets.data()) == 0 &&
+                    (sets[0].effective & 1U << CAP_IPC_LOCK) != 0;
+  rlimit limit{};
+  HC_CHECK(::getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+  if (free || limit.rlim_cur >= wanted_bytes) {
+    return {};
+  }
+  return make_error(Code::no_space, "registered buffers lock " + std::to_string(wanted_bytes) +
+                                        " bytes of memory, RLIMIT_MEMLOCK allows " +
+                                        std::to_string(limit.rlim_cur));
+}
+
+Result<std::unique_ptr<VolumeDisk>> make_uring(const DiskOptions& options, bool registered) {
+  if (registered) {
+    HC_TRY_VOID(check_locked_memory(options.registered_bytes));
+  }
+  auto ring = Uring::create_best(UringDisk::entries_for(options.dirs.size()));
   HC_TRY(ring);
+  if (registered) {
+    HC_TRY_VOID(ring->create_tables(UringTables::kFilesMax, UringTables::kBuffersMax));
+  }
   auto volumes = open_volumes(options.dirs, options.lock_retry_ms);
   HC_TRY(volumes);
   std::unique_ptr<VolumeDisk> disk =
-      std::make_unique<UringDisk>(std::move(*volumes), std::move(*ring));
+      std::make_unique<UringDisk>(std::move(*volumes), std::move(*ring), registered);
   HC_TRY_VOID(probe_io(*disk));
   return disk;
 }
@@ -88,6 +122,12 @@ Result<std::unique_ptr<VolumeDisk>> make_threads(const DiskOptions& options) {
       std::make_unique<PoolDisk>(std::move(*volumes), std::move(*event), options.io_threads);
   HC_TRY_VOID(probe_io(*disk));
   return disk;
+}
+
+Result<std::unique_ptr<VolumeDisk>> make_backend(const DiskOptions& options, DiskBackend backend) {
+  return backend == DiskBackend::threads
+             ? make_threads(options)
+             : make_uring(options, backend == DiskBackend::uring_fixed);
 }
 
 }  // namespace
@@ -107,24 +147,24 @@ Result<std::vector<Volume>> open_volumes(const std::vector<std::string>& dirs,
 Result<std::unique_ptr<VolumeDisk>> make_disk(const DiskOptions& options) {
   // A folder that can't be used is no reason to step down.
   HC_TRY_VOID(open_volumes(options.dirs, options.lock_retry_ms));
-  if (options.backend != DiskBackend::threads) {
-    auto disk = make_uring(options);
+  std::vector<DiskBackend> steps{options.backend};
+  if (options.backend == DiskBackend::automatic) {
+    steps = {DiskBackend::uring_fixed, DiskBackend::uring, DiskBackend::threads};
+  }
+  for (std::size_t step = 0;; ++step) {
+    auto disk = make_backend(options, steps[step]);
     if (disk) {
       log_info("disk.backend",
                {{"volumes", options.dirs.size()}, {"backend", (*disk)->description()}});
       return disk;
     }
-    if (options.backend == DiskBackend::uring) {
+    if (step + 1 == steps.size()) {
       return disk.error();
     }
-    log_warn("disk.backend_step_down", {{"volumes", options.dirs.size()},
-                                        {"backend", "threads"},
+    log_warn("disk.backend_step_down", {{"from", disk_backend_name(steps[step])},
+                                        {"to", disk_backend_name(steps[step + 1])},
                                         {"reason", disk.error().message()}});
   }
-  auto disk = make_threads(options);
-  HC_TRY(disk);
-  log_info("disk.backend", {{"volumes", options.dirs.size()}, {"backend", (*disk)->description()}});
-  return disk;
 }
 
 }  // namespace hc

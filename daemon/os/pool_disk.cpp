@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "daemon/os/blocking_io.h"
-#include "proto/limits.h"
 
 namespace hc {
 
@@ -35,12 +34,11 @@ PoolDisk::~PoolDisk() {
 std::string PoolDisk::description() const { return "threads (" + std::to_string(threads_) + ")"; }
 
 Code PoolDisk::submit(const DiskRequest& request) {
-  if (in_flight_ == kDiskRequestsMax) {
+  Transfer transfer(request, volume(request.file).fd(request.file));
+  if (is_full(request.file)) {
     return Code::busy;
   }
-  Volume& on = volume(request.file);
-  Transfer transfer(request, on.fd(request.file));
-  on.begin_io(request.file);
+  begin(request.file);
   ++in_flight_;
   lanes_[volume_of(request.file)]->work.put(transfer);
   return Code::ok;
@@ -57,7 +55,7 @@ void PoolDisk::poll(std::vector<DiskCompletion>& out) {
   for (const Done& done : done_.take_all()) {
     HC_CHECK(in_flight_ > 0);
     --in_flight_;
-    volume(done.file).end_io(done.file);
+    end(done.file);
     out.push_back(done.completion);
   }
 }

@@ -28,7 +28,8 @@ Result<void> probe_operations(io_uring& ring) {
   if (!probe) {
     return make_error(Code::unsupported, "io_uring: the kernel can't be probed");
   }
-  for (const int op : {IORING_OP_READV, IORING_OP_WRITEV, IORING_OP_FSYNC, IORING_OP_FALLOCATE}) {
+  for (const int op : {IORING_OP_READV, IORING_OP_WRITEV, IORING_OP_READ_FIXED,
+        IORING_OP_WRITE_FIXED, IORING_OP_FSYNC, IORING_OP_FALLOCATE}) {
     if (io_uring_opcode_supported(probe.get(), op) == 0) {
       return make_error(Code::unsupported,
                         "io_uring: the kernel lacks operation " + std::to_string(op));
@@ -111,18 +112,74 @@ io_uring_sqe* Uring::next_entry(std::uint64_t tag) {
   return entry;
 }
 
-void Uring::queue_read(std::uint64_t tag, int fd, std::span<const iovec> vectors,
-                       std::uint64_t offset) {
-  io_uring_sqe* entry = next_entry(tag);
-  io_uring_prep_readv(entry, fd, vectors.data(), static_cast<unsigned>(vectors.size()), offset);
-  entry->user_data = tag;
+Result<void> Uring::create_tables(std::uint32_t files, std::uint32_t buffers) {
+  if (const int rc = io_uring_register_files_sparse(&ring_, files); rc != 0) {
+    return make_error(Code::unsupported, "io_uring: no table of files", -rc);
+  }
+  if (const int rc = io_uring_register_buffers_sparse(&ring_, buffers); rc != 0) {
+    return make_error(Code::unsupported, "io_uring: no table of buffers", -rc);
+  }
+  return {};
 }
 
-void Uring::queue_write(std::uint64_t tag, int fd, std::span<const iovec> vectors,
+void Uring::drop_tables() {
+  io_uring_unregister_files(&ring_);
+  io_uring_unregister_buffers(&ring_);
+}
+
+Result<void> Uring::set_file(std::uint32_t number, int fd) {
+  const int rc = io_uring_register_files_update(&ring_, number, &fd, 1);
+  return rc == 1 ? Result<void>() : make_error(Code::unsupported, "io_uring: file table", -rc);
+}
+
+Result<void> Uring::set_buffer(std::uint32_t number, const iovec& bytes) {
+  const __u64 tag = 0;
+  const int rc = io_uring_register_buffers_update_tag(&ring_, number, &bytes, &tag, 1);
+  if (rc == 1) {
+    return {};
+  }
+  return rc == -ENOMEM
+             ? make_error(Code::no_space, "io_uring: RLIMIT_MEMLOCK is too small to register the "
+                                          "memory of requests")
+             : make_error(Code::unsupported, "io_uring: buffer table", -rc);
+}
+
+void Uring::aim(io_uring_sqe* entry, std::uint64_t tag, const Target& target) {
+  entry->user_data = tag;
+  if (target.file) {
+    entry->fd = static_cast<int>(*target.file);
+    entry->flags |= IOSQE_FIXED_FILE;
+  }
+}
+
+void Uring::queue_read(std::uint64_t tag, const Target& target, std::span<const iovec> vectors,
+                       std::uint64_t offset) {
+  io_uring_sqe* entry = next_entry(tag);
+  if (target.buffer) {
+    HC_CHECK(vectors.size() == 1);
+    io_uring_prep_read_fixed(entry, target.fd, vectors[0].iov_base,
+                             static_cast<unsigned>(vectors[0].iov_len), offset,
+                             static_cast<int>(*target.buffer));
+  } else {
+    io_uring_prep_readv(entry, target.fd, vectors.data(), static_cast<unsigned>(vectors.size()),
+                        offset);
+  }
+  aim(entry, tag, target);
+}
+
+void Uring::queue_write(std::uint64_t tag, const Target& target, std::span<const iovec> vectors,
                         std::uint64_t offset) {
   io_uring_sqe* entry = next_entry(tag);
-  io_uring_prep_writev(entry, fd, vectors.data(), static_cast<unsigned>(vectors.size()), offset);
-  entry->user_data = tag;
+  if (target.buffer) {
+    HC_CHECK(vectors.size() == 1);
+    io_uring_prep_write_fixed(entry, target.fd, vectors[0].iov_base,
+                              static_cast<unsigned>(vectors[0].iov_len), offset,
+                              static_cast<int>(*target.buffer));
+  } else {
+    io_uring_prep_writev(entry, target.fd, vectors.data(), static_cast<unsigned>(vectors.size()),
+                         offset);
+  }
+  aim(entry, tag, target);
 }
 
 void Uring::queue_sync(std::uint64_t tag, int fd) {

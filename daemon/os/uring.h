@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "daemon/os/event_fd.h"
@@ -42,9 +43,26 @@ class Uring {
   UringMode mode() const { return mode_; }
   int event_fd() const { return event_.fd(); }
 
+  // Empty tables of files and buffers; entries are set one by one. Errors: unsupported (kernel).
+  Result<void> create_tables(std::uint32_t files, std::uint32_t buffers);
+  // Lets go of what the tables hold now; the end of the ring would do it some time later.
+  void drop_tables();
+  Result<void> set_file(std::uint32_t number, int fd);  // -1: none
+  // No bytes: none. Errors: no_space (limit of locked memory).
+  Result<void> set_buffer(std::uint32_t number, const iovec& bytes);
+
+  // Where a transfer goes: a descriptor, or its number in the table; with a buffer number the one
+  // vector lies in that buffer.
+  struct Target {
+    int fd = -1;
+    std::optional<std::uint32_t> file;
+    std::optional<std::uint32_t> buffer;
+  };
   // The vectors must stay where they are until the tag was reaped.
-  void queue_read(std::uint64_t tag, int fd, std::span<const iovec> vectors, std::uint64_t offset);
-  void queue_write(std::uint64_t tag, int fd, std::span<const iovec> vectors, std::uint64_t offset);
+  void queue_read(std::uint64_t tag, const Target& target, std::span<const iovec> vectors,
+                  std::uint64_t offset);
+  void queue_write(std::uint64_t tag, const Target& target, std::span<const iovec> vectors,
+                   std::uint64_t offset);
   void queue_sync(std::uint64_t tag, int fd);
   struct Space {
     bool punch = false;  // else: allocate
@@ -66,6 +84,7 @@ class Uring {
   Uring(io_uring ring, UringMode mode, EventFd event);
 
   io_uring_sqe* next_entry(std::uint64_t tag);
+  static void aim(io_uring_sqe* entry, std::uint64_t tag, const Target& target);
   void after_submit(int rc);
 
   io_uring ring_;

@@ -2,22 +2,28 @@
 // uring_disk: the Disk over one io_uring for all volumes.
 //
 // Owner: the reactor thread, which must also be the creator. Every request in flight owns a slot
-// of a fixed table; its vectors stay there until the kernel has answered.
+// of a fixed table; its vectors stay there until the kernel has answered. Registered, the kernel
+// keeps the files and the pages of the memory at hand; what is not in its tables goes without.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "daemon/os/transfer.h"
 #include "daemon/os/uring.h"
+#include "daemon/os/uring_tables.h"
 #include "daemon/os/volume_disk.h"
 
 namespace hc {
 
 class UringDisk final : public VolumeDisk {
  public:
-  UringDisk(std::vector<Volume> volumes, Uring ring);
+  // How many requests can be in flight on that many volumes: the entries that the ring needs.
+  static std::uint32_t entries_for(std::size_t volumes);
+  // `registered`: the ring has its tables (Uring::create_tables).
+  UringDisk(std::vector<Volume> volumes, Uring ring, bool registered);
   UringDisk(const UringDisk&) = delete;
   UringDisk& operator=(const UringDisk&) = delete;
   // Waits for what is in flight: the kernel still owns those buffers.
@@ -29,16 +35,24 @@ class UringDisk final : public VolumeDisk {
   std::uint32_t in_flight() const override { return in_flight_; }
   int event_fd() const override { return ring_.event_fd(); }
   std::string description() const override;
+  void add_memory(std::span<std::uint8_t> bytes) override;
+  void drop_memory(std::span<std::uint8_t> bytes) override;
 
  private:
+  void file_opened(FileId file, int fd) override;
+  void file_closing(FileId file) override;
   void queue(std::uint32_t slot);
+  Uring::Target target_of(const Transfer& transfer, std::span<const iovec> vectors) const;
   void settle(const Uring::Done& done);
   bool reap();
 
   Uring ring_;
-  std::vector<Transfer> transfers_;       // kDiskRequestsMax, never moved
+  std::optional<UringTables> tables_;     // registered
+  bool told_unregistered_ = false;
+  std::vector<Transfer> transfers_;       // kDiskRequestsMax of each volume, never moved
   std::vector<std::uint32_t> free_;
   std::vector<DiskCompletion> finished_;  // reaped, not yet polled
+  std::vector<FileId> finished_files_;    // of those
   std::uint32_t in_flight_ = 0;           // submitted, not yet polled
 };
 

@@ -13,14 +13,23 @@
 
 #include "daemon/os/disk.h"
 #include "daemon/os/volume.h"
-#include "daemon/os/waitable.h"
+#include "daemon/os/waitable_disk.h"
 
 namespace hc {
 
-class VolumeDisk : public Disk, public Waitable {
+class VolumeDisk : public WaitableDisk {
  public:
-  Result<FileId> open(const FileSpec& spec) final { return numbered(spec.volume).open(spec); }
-  Result<void> close(FileId file) final { return volume(file).close(file); }
+  Result<FileId> open(const FileSpec& spec) final {
+    auto file = numbered(spec.volume).open(spec);
+    if (file) {
+      file_opened(*file, volume(*file).fd(*file));
+    }
+    return file;
+  }
+  Result<void> close(FileId file) final {
+    file_closing(file);
+    return volume(file).close(file);
+  }
   Result<void> remove(const std::string& name, std::uint16_t number) final {
     return numbered(number).remove(name);
   }
@@ -41,15 +50,29 @@ class VolumeDisk : public Disk, public Waitable {
     return volume(file).punch_now(file, offset_bytes, length_bytes);
   }
 
-  // "io_uring (defer_taskrun)", "threads (8)": for the log and for status.
-  virtual std::string description() const = 0;
-
  protected:
   explicit VolumeDisk(std::vector<Volume> volumes) : volumes_(std::move(volumes)) {
     HC_CHECK(!volumes_.empty() && volumes_.size() <= kVolumesMax);
+    in_flight_on_.resize(volumes_.size());
     for (std::size_t i = 0; i < volumes_.size(); ++i) {
       HC_CHECK(volumes_[i].number() == i);
     }
+  }
+
+  // For a back end that keeps files in a table of its own.
+  virtual void file_opened(FileId /*file*/, int /*fd*/) {}
+  virtual void file_closing(FileId /*file*/) {}
+
+  // In flight on each volume, so that one that hangs takes nobody's place.
+  bool is_full(FileId file) const { return in_flight_on_[volume_of(file)] == kDiskRequestsMax; }
+  void begin(FileId file) {
+    volume(file).begin_io(file);
+    ++in_flight_on_[volume_of(file)];
+  }
+  void end(FileId file) {
+    volume(file).end_io(file);
+    HC_CHECK(in_flight_on_[volume_of(file)] > 0);
+    --in_flight_on_[volume_of(file)];
   }
 
   Volume& volume(FileId file) { return numbered(volume_of(file)); }
@@ -65,6 +88,7 @@ class VolumeDisk : public Disk, public Waitable {
   }
 
   std::vector<Volume> volumes_;
+  std::vector<std::uint32_t> in_flight_on_;  // by volume: submitted, not yet polled
 };
 
 // Opens the directories in order; an error names the first that can't be used.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "daemon/log/log.h"
 #include "proto/blob_header.h"
 #include "proto/check.h"
 
@@ -51,13 +52,26 @@ Result<ArenaSet> ArenaSet::create(const std::vector<KindFrames>& kinds,
   auto generations = GenerationsWriter::create(frames);
   HC_TRY(generations);
   ArenaSet set(std::move(*generations));
+  set.on_unmapping_ = options.on_unmapping;
   std::uint64_t first_generation = 0;
   for (const KindFrames& kind : kinds) {
     HC_CHECK(kind.kind == set.kinds_.size());
     HC_TRY_VOID(set.add_kind(kind, first_generation, options));
     first_generation += kind.frame_count;
   }
+  if (options.try_huge_pages && !set.huge_pages()) {
+    log_warn("l2.no_huge_pages", {{"bytes", set.bytes()},
+                                  {"reason", "too few are set aside (vm.nr_hugepages)"}});
+  }
   return set;
+}
+
+ArenaSet::~ArenaSet() {
+  for (Arena& arena : arenas_) {
+    if (on_unmapping_) {
+      on_unmapping_(arena.region.writable_bytes());
+    }
+  }
 }
 
 Result<void> ArenaSet::add_kind(const KindFrames& spec, std::uint64_t first_generation,
@@ -87,6 +101,9 @@ Result<void> ArenaSet::add_kind(const KindFrames& spec, std::uint64_t first_gene
     HC_TRY_VOID(file->finish_seals(false));
     const ArenaInfo info{spec.kind, 0, first, count, kind.frame_bytes, first_generation + first};
     arenas_.push_back(Arena{info, std::move(*file), std::move(*region)});
+    if (options.on_mapped) {
+      options.on_mapped(arenas_.back().region.writable_bytes());
+    }
   }
   kinds_.push_back(kind);
   return {};

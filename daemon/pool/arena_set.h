@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "proto/handshake.h"
@@ -31,6 +32,9 @@ struct ArenaOptions {
   bool try_huge_pages = false;
   bool commit_memory = true;               // shortage is an error here, never a later signal
   std::function<void()> on_progress;       // called between pieces of the allocation
+  // Told of each arena's memory: mapped, and about to be unmapped.
+  std::function<void(std::span<std::uint8_t>)> on_mapped;
+  std::function<void(std::span<std::uint8_t>)> on_unmapping;
   std::function<FreeMemory()> free_memory = [] { return hc::free_memory(); };
 };
 
@@ -39,6 +43,11 @@ class ArenaSet {
   // Errors: no_space (memory), bad_argument (a kind with no frame).
   static Result<ArenaSet> create(const std::vector<KindFrames>& kinds,
                                  const ArenaOptions& options);
+  ArenaSet(ArenaSet&&) = default;
+  ArenaSet(const ArenaSet&) = delete;
+  ArenaSet& operator=(const ArenaSet&) = delete;
+  ArenaSet& operator=(ArenaSet&&) = delete;
+  ~ArenaSet();
 
   std::uint8_t* frame(std::uint16_t kind, FrameId frame);
   std::uint32_t frame_bytes(std::uint16_t kind) const { return kinds_[kind].frame_bytes; }
@@ -69,7 +78,8 @@ class ArenaSet {
 
   GenerationsWriter generations_;
   std::vector<Kind> kinds_;
-  std::vector<Arena> arenas_;
+  std::vector<Arena> arenas_;  // moved from: empty
+  std::function<void(std::span<std::uint8_t>)> on_unmapping_;
 };
 
 }  // namespace hc

@@ -27,7 +27,10 @@ struct DaemonOptions {
   std::uint32_t commit_interval_ms = 20;
   std::uint32_t lock_wait_ms = 20'000;
   std::uint32_t sessions_max = 16;
-  bool deny_io_uring = false;
+  int io_uring_errno = 0;                // as in Command, and so is the next
+  std::uint64_t locked_bytes_max = 0;
+  std::uint32_t io_timeout_ms = 30'000;
+  bool huge_pages = false;
   std::uint32_t reserve_slots = 0;       // 0: the daemon's own choice
   std::string program = "hicached";
   std::vector<std::string> environment;  // "NAME=VALUE"

@@ -3,10 +3,12 @@
 #include "e2e/process.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -54,6 +56,13 @@ std::vector<std::string> whole_environment(const std::vector<std::string>& added
   return all;
 }
 
+// The right to lock any amount would come back to root with the new program: its bound goes.
+void lock_at_most(std::uint64_t bytes) {
+  const rlimit limit{bytes, bytes};
+  HC_CHECK(::setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+  HC_CHECK(::prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0) == 0 || errno == EPERM);
+}
+
 int open_output(const std::string& path) {
   const std::string file = path.empty() ? "/dev/null" : path;
   const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -62,11 +71,11 @@ int open_output(const std::string& path) {
 }
 
 // Runs in the child, before exec.
-void forbid_io_uring() {
+void forbid_io_uring(std::uint32_t error) {
   std::array<sock_filter, 4> code{{
       {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
       {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_io_uring_setup},
-      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM},
+      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | error},
       {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
   }};
   const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
@@ -98,8 +107,11 @@ Process::Process(const Command& command) {
     ::dup2(in.get(), STDIN_FILENO);
     ::dup2(out.get(), STDOUT_FILENO);
     ::dup2(err.get(), STDERR_FILENO);
-    if (command.deny_io_uring) {
-      forbid_io_uring();
+    if (command.locked_bytes_max != 0) {
+      lock_at_most(command.locked_bytes_max);
+    }
+    if (command.io_uring_errno != 0) {
+      forbid_io_uring(static_cast<std::uint32_t>(command.io_uring_errno));
     }
     ::execve(argv_pointers[0], argv_pointers.data(), environment_pointers.data());
     ::_exit(127);
@@ -190,6 +202,14 @@ std::vector<std::string> complaints(const std::string& err) {
     }
   }
   return found;
+}
+
+std::size_t occurrences(const std::string& text, const std::string& word) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    ++count;
+  }
+  return count;
 }
 
 std::string missing(const std::string& text, const std::vector<std::string>& parts) {

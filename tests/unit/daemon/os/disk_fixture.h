@@ -39,11 +39,14 @@ inline std::vector<UringMode> uring_modes() {
   return found;
 }
 
-// The threads, and io_uring in each of its modes.
+// The threads, io_uring in each of its modes, and with registered files and memory.
 inline std::vector<std::string> backends() {
   std::vector<std::string> names = {"threads"};
   for (const UringMode mode : uring_modes()) {
     names.emplace_back(uring_mode_name(mode));
+  }
+  if (names.size() > 1) {
+    names.emplace_back("registered");
   }
   return names;
 }
@@ -61,9 +64,14 @@ inline std::unique_ptr<VolumeDisk> make_backend(const std::string& name,
   const UringMode mode = name == "defer_taskrun"  ? UringMode::deferred
                          : name == "coop_taskrun" ? UringMode::cooperative
                                                   : UringMode::plain;
-  auto ring = Uring::create(kDiskRequestsMax, mode);
+  const bool registered = name == "registered";
+  auto ring = registered ? Uring::create_best(UringDisk::entries_for(dirs.size()))
+                         : Uring::create(UringDisk::entries_for(dirs.size()), mode);
   REQUIRE(ring);
-  return std::make_unique<UringDisk>(std::move(*volumes), std::move(*ring));
+  if (registered) {
+    REQUIRE(ring->create_tables(UringTables::kFilesMax, UringTables::kBuffersMax));
+  }
+  return std::make_unique<UringDisk>(std::move(*volumes), std::move(*ring), registered);
 }
 
 inline std::unique_ptr<VolumeDisk> make_backend(const std::string& name, const std::string& dir,

@@ -2,10 +2,13 @@
 // disk_probe_test: which back end is chosen, and what happens where io_uring is forbidden.
 #include "daemon/os/disk_probe.h"
 
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -32,6 +35,15 @@ void forbid_io_uring() {
   const sock_fprog program{code.size(), code.data()};
   HC_CHECK(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
   HC_CHECK(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+// As a service without LimitMEMLOCK: few bytes, and no right to pass the limit.
+void lock_little_memory() {
+  const rlimit limit{1 << 20, 1 << 20};
+  HC_CHECK(::setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+  __user_cap_header_struct head{_LINUX_CAPABILITY_VERSION_3, 0};
+  std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> none{};
+  HC_CHECK(::syscall(SYS_capset, &head, none.data()) == 0);
 }
 
 bool starts_with(const std::string& text, const std::string& head) {
@@ -73,7 +85,7 @@ TEST_CASE("automatic is io_uring where the kernel gives it, else threads") {
   const auto disk = make_disk({{dir.str()}, DiskBackend::automatic, 0, 2});
 
   REQUIRE(disk);
-  CHECK(starts_with((*disk)->description(), has_io_uring() ? "io_uring (" : "threads (2)"));
+  CHECK(starts_with((*disk)->description(), has_io_uring() ? "io_uring " : "threads (2)"));
 }
 
 TEST_CASE("the probe leaves no file behind") {
@@ -111,10 +123,42 @@ TEST_CASE("where io_uring is forbidden, asking for it is an error that says why"
   CHECK(result == 0);
 }
 
+TEST_CASE("registered io_uring asked for by name is what runs, where the kernel gives it") {
+  if (!has_io_uring()) {
+    WARN("not tested, the kernel denies io_uring");
+    return;
+  }
+  const TempDir dir;
+
+  const auto disk = make_disk({{dir.str()}, DiskBackend::uring_fixed, 0, 2, 1 << 20});
+
+  REQUIRE(disk);
+  CHECK(starts_with((*disk)->description(), "io_uring registered ("));
+}
+
+TEST_CASE("where too little memory may be locked, automatic goes on without registered buffers") {
+  if (!has_io_uring()) {
+    WARN("not tested, the kernel denies io_uring");
+    return;
+  }
+  const TempDir dir;
+  const auto result = Child([&] {
+    lock_little_memory();
+    const auto insisting = make_disk({{dir.str()}, DiskBackend::uring_fixed, 0, 2, 64 << 20});
+    const auto disk = make_disk({{dir.str()}, DiskBackend::automatic, 0, 2, 64 << 20});
+    const bool named = !insisting && insisting.error().message().find("RLIMIT_MEMLOCK") !=
+                                         std::string::npos;
+    return named && disk && starts_with((*disk)->description(), "io_uring (") ? 0 : 1;
+  }).wait();
+
+  CHECK(result == 0);
+}
+
 TEST_CASE("a folder that can't be opened is an error of every back end") {
   const TempDir dir;
   const auto backend =
-      GENERATE(DiskBackend::automatic, DiskBackend::uring, DiskBackend::threads);
+      GENERATE(DiskBackend::automatic, DiskBackend::uring_fixed, DiskBackend::uring,
+               DiskBackend::threads);
 
   const auto disk = make_disk({{dir.file("a/b")}, backend, 0, 2});
 

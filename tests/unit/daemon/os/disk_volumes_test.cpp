@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // disk_volumes_test: sizes of sparse files, and files of several volumes, by every back end.
+#include "daemon/os/uring_tables.h"
 #include "disk_fixture.h"
 
 namespace hc::test {
@@ -70,6 +71,62 @@ TEST_CASE("files of one name on several volumes are several files") {
   REQUIRE(disk->remove("slab", 0));
   CHECK(disk->list(0)->empty());
   CHECK(disk->list(1)->size() == 1);
+}
+
+TEST_CASE("memory that was offered serves transfers, whole and in parts, until it is dropped") {
+  const auto backend = GENERATE(from_range(backends()));
+  CAPTURE(backend);
+  const TempDir first;
+  const TempDir second;
+  const auto disk = make_backend(backend, std::vector<std::string>{first.str(), second.str()});
+  const FileId file = open_sparse(*disk, 1);
+  constexpr std::uint32_t kHalf = 512 << 10;
+  const Blocks memory(2 * kHalf, 0x33);
+  disk->add_memory(memory.span());
+  const DiskBuffer low{memory.data(), kHalf};
+  const DiskBuffer high{memory.data() + kHalf, kHalf};
+
+  CHECK(run_one(*disk, {DiskOp::write, file, 0, {low}, 1}) == Code::ok);
+  std::fill_n(memory.data(), 2 * kHalf, std::uint8_t{0});
+  CHECK(run_one(*disk, {DiskOp::read, file, 0, {high}, 1}) == Code::ok);
+  CHECK(std::all_of(memory.data(), memory.data() + kHalf, [](auto b) { return b == 0; }));
+  CHECK(std::all_of(memory.data() + kHalf, memory.data() + 2 * kHalf,
+                    [](auto b) { return b == 0x33; }));
+
+  // Header and payload apart, and a buffer that goes over the end of what was offered.
+  const Blocks header(kBlockBytes, 0x44);
+  CHECK(run_one(*disk, {DiskOp::write, file, 0, {header.buffer(), high}, 1}) == Code::ok);
+  disk->drop_memory(memory.span());
+  CHECK(run_one(*disk, {DiskOp::read, file, kBlockBytes, {low}, 1}) == Code::ok);
+  CHECK(memory.filled_with(0x33));
+  disk->add_memory(memory.span().first(kHalf));
+  CHECK(run_one(*disk, {DiskOp::read, file, 0, {memory.buffer()}, 1}) == Code::ok);
+  CHECK(memory.data()[0] == 0x44);
+  disk->drop_memory(memory.span().first(kHalf));
+}
+
+TEST_CASE("each volume has its own bound of requests in flight") {
+  const auto backend = GENERATE(from_range(backends()));
+  CAPTURE(backend);
+  const TempDir first;
+  const TempDir second;
+  const auto disk = make_backend(backend, std::vector<std::string>{first.str(), second.str()});
+  const FileId one = open_sparse(*disk, 0);
+  const FileId two = open_sparse(*disk, 1);
+  const Blocks source(kBlockBytes, 1);
+  for (std::uint64_t i = 0; i < kDiskRequestsMax; ++i) {
+    REQUIRE(disk->submit({DiskOp::write, one, i * kBlockBytes, {source.buffer()}, i}) == Code::ok);
+  }
+
+  CHECK(disk->submit({DiskOp::write, one, 0, {source.buffer()}, 1}) == Code::busy);
+  CHECK(disk->submit({DiskOp::write, two, 0, {source.buffer()}, 1}) == Code::ok);
+
+  std::vector<DiskCompletion> done;
+  while (disk->in_flight() > 0) {
+    disk->wait();
+    disk->poll(done);
+  }
+  CHECK(done.size() == kDiskRequestsMax + 1);
 }
 
 }  // namespace hc::test

@@ -45,7 +45,7 @@ TEST_CASE("a result comes back with its tag, and errors as negative errno") {
     REQUIRE(ring);
     std::array<Uring::Done, 8> done{};
 
-    ring->queue_read(77, -1, {&vector, 1}, 0);
+    ring->queue_read(77, Uring::Target{}, {&vector, 1}, 0);
     ring->submit_and_wait();
 
     REQUIRE(ring->reap(done) == 1);
