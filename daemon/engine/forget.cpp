@@ -110,7 +110,9 @@ bool Forget::wipe(PageId id) {
     if (part.l3 < L3State::written || part.wiped) {
       continue;
     }
-    if (!core.io.can_start(IoKind::zero_header, core.volume_of_part(ref))) {
+    const std::uint16_t volume = core.volume_of_part(ref);
+    const bool well = !core.io.health(volume).failed(IoDirection::write);  // else it waits
+    if (!well || !core.io.can_start(IoKind::zero_header, volume)) {
       return page.zeroes_left > 0;  // on_zero comes back for the rest
     }
     const Slab& slab = *core.slab_of(ref);
@@ -142,6 +144,8 @@ void Forget::on_zero(const IoEvent& event) {
   Slab& slab = core.spaces->slabs().slab(slab_id);
   if (event.code == Code::ok && !HC_FAILPOINT_FAILS(forget_wiped)) {
     part.wiped = true;
+  } else if (event.not_tried || event.volume_fault) {
+    // The volume fails: settle wipes it again, when it is well.
   } else if (event.code == Code::io_error && !event.device_failed() &&
              part.repeats < kWipeRepeatsMax) {
     ++part.repeats;  // the kernel could not take it: settle wipes it again
