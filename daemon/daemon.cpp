@@ -47,6 +47,7 @@ EngineOptions Daemon::engine_options() {
   options.commit_interval_ms = config_.commit_interval_ms;
   options.commit_parts = config_.commit_pages;
   options.io_inflight_bytes = config_.io_inflight_bytes;
+  options.io_timeout_ms = config_.io_timeout_ms;
   options.sessions_max = config_.sessions_max;
   options.spill = {config_.spill_policy, config_.spill_min_uses, config_.dirty_percent};
   options.load_lazily = config_.load_verify == LoadVerify::lazy;
@@ -73,9 +74,8 @@ Result<void> Daemon::open_sockets() {
   HC_TRY(clients);
   auto admin = UnixListener::create(config_.runtime_dir + "/admin.sock", 0600);
   HC_TRY(admin);
-  sessions_ = std::make_unique<SessionServer>(
-      *epoll_, std::move(*clients),
-      SessionServerOptions{config_.tenant, config_.sessions_max});
+  const SessionServerOptions session_options{config_.tenant, config_.sessions_max};
+  sessions_ = std::make_unique<SessionServer>(*epoll_, std::move(*clients), session_options);
   admin_ = std::make_unique<AdminServer>(*epoll_, std::move(*admin),
                                          epoll_tag(EpollOwner::admin_listener, 0),
                                          epoll_tag(EpollOwner::admin_socket, 0));

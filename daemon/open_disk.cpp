@@ -20,7 +20,11 @@ Result<std::unique_ptr<WaitableDisk>> open_disk(const Config& config) {
       config.l2_bytes + options.dirs.size() * kDiskRequestsMax * std::uint64_t{kBlockBytes};
   auto disk = make_disk(options);
   HC_TRY(disk);
+#ifdef HC_TEST_HOOKS
+  return wrap_with_faults(std::move(*disk));
+#else
   return std::unique_ptr<WaitableDisk>(std::move(*disk));
+#endif
 }
 
 }  // namespace hc

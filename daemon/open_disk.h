@@ -12,4 +12,9 @@ namespace hc {
 
 Result<std::unique_ptr<WaitableDisk>> open_disk(const Config& config);
 
+#ifdef HC_TEST_HOOKS
+// Of tests/hooks: a disk that fails when a test says so.
+std::unique_ptr<WaitableDisk> wrap_with_faults(std::unique_ptr<WaitableDisk> disk);
+#endif
+
 }  // namespace hc

@@ -44,7 +44,8 @@ struct Config {
   std::uint32_t reserve_slots = 0;              // per slab, kept free for commits; 0: automatic
   DiskBackend disk_backend = DiskBackend::automatic;
   std::uint32_t io_threads = 8;                 // threads back end only
-  std::uint64_t io_inflight_bytes = 96ULL << 20;
+  std::uint64_t io_inflight_bytes = 96ULL << 20;  // of each volume
+  std::uint32_t io_timeout_ms = 30'000;         // by when a device must have answered
   std::uint32_t commit_interval_ms = 2000;
   std::uint32_t commit_pages = 8192;            // commit early at this many waiting parts
   std::uint32_t lock_wait_ms = 60'000;          // for a predecessor that still holds the volume

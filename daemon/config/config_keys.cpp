@@ -118,7 +118,7 @@ const char* get_disk_backend(const Config& config) {
   return disk_backend_name(config.disk_backend);
 }
 
-const std::array<ConfigKey, 26> kKeys{{
+const std::array<ConfigKey, 27> kKeys{{
     {"daemon", "runtime_dir", TextKey{&Config::runtime_dir, check_runtime_dir}},
     {"daemon", "log_level", TextKey{&Config::log_level, check_log_level}},
     {"daemon", "tenant", TextKey{&Config::tenant, check_tenant}},
@@ -136,6 +136,7 @@ const std::array<ConfigKey, 26> kKeys{{
     {"l3", "disk_backend", ChoiceKey{set_disk_backend, get_disk_backend}},
     {"l3", "io_threads", NumberKey{&Config::io_threads, 1, 64}},
     {"l3", "io_inflight_bytes", SizeKey{&Config::io_inflight_bytes, kIoPieceBytes, kTiB, false}},
+    {"l3", "io_timeout_ms", NumberKey{&Config::io_timeout_ms, 100, 600'000}},
     {"l3", "commit_interval_ms", NumberKey{&Config::commit_interval_ms, 1, 600'000}},
     {"l3", "commit_pages", NumberKey{&Config::commit_pages, 1, kCommitPagesMax}},
     {"l3", "lock_wait_ms", NumberKey{&Config::lock_wait_ms, 0, 600'000}},

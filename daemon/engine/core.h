@@ -43,7 +43,8 @@ struct SpillOptions {
 struct EngineOptions {
   std::uint32_t commit_interval_ms = 2000;
   std::uint32_t commit_parts = 8192;
-  std::uint64_t io_inflight_bytes = 96ULL << 20;
+  std::uint64_t io_inflight_bytes = 96ULL << 20;  // of each volume
+  std::uint32_t io_timeout_ms = 30'000;
   SpillOptions spill;
   bool load_lazily = false;  // a cold start serves before it has read the headers
   std::uint32_t sessions_max = kSessionsMax;
@@ -111,6 +112,7 @@ struct Core {
   FramePool& frames_of(PartRef ref) {
     return family().frames[family().kind_of(catalog->part_of(ref))];
   }
+  std::uint16_t volume_of_part(PartRef ref) { return volume_of(slab_of(ref)->file()); }
   std::uint32_t payload_bytes(PartRef ref) {
     return family().payload_bytes(catalog->part_of(ref));
   }

@@ -28,6 +28,9 @@ namespace hc {
   X(parts_held_back, "parts that the spill policy kept in memory alone when they were stored")  \
   X(parts_dropped_unspilled, "parts dropped from memory that the disk does not hold")        \
   X(spills_repeated, "parts written again because a flush had failed")                       \
+  X(io_errors, "disk requests that a device refused")                                        \
+  X(io_timeouts, "disk requests that a device did not answer in time")                       \
+  X(volume_failures, "times that a volume was set aside because it did not answer")          \
   X(reads, "parts read from slots")                                                          \
   X(read_failures, "reads of slots that the device failed")                                  \
   X(slots_quarantined, "slots set aside because the device failed on them, clears included") \

@@ -2,8 +2,6 @@
 // disk_fill: read, judge every header field, sum the payload, publish.
 #include "daemon/engine/disk_fill.h"
 
-#include <cstring>
-
 #include "daemon/engine/stored_header.h"
 #include "daemon/engine/works.h"
 #include "proto/check.h"
@@ -24,11 +22,17 @@ void DiskFill::start(PartRef ref) {
   works_.pages.busy(core.catalog->page_of(ref));
   // Started here without a look at the queue: what waits there may fail and call back into the
   // verb that is starting this one.
-  if (queue_.empty() && core.io.can_start(IoKind::read_blob)) {
+  auto& queue = queues_[core.volume_of_part(ref)];
+  if (queue.empty() && can_read(ref)) {
     read(ref);
   } else {
-    queue_.push_back(ref);
+    queue.push_back(ref);
+    ++queued_;
   }
+}
+
+bool DiskFill::can_read(PartRef ref) const {
+  return works_.core.io.can_start(IoKind::read_blob, works_.core.volume_of_part(ref));
 }
 
 void DiskFill::read(PartRef ref) {
@@ -44,17 +48,31 @@ void DiskFill::read(PartRef ref) {
   part.read_slot = part.slot;
   const BlobPlace place{slab.file(), slab.slot_offset(part.slot),
                         core.frames_of(ref).payload(part.frame),
-                        slab.header().slot_bytes - kBlockBytes};
+                        slab.header().slot_bytes - kBlockBytes,
+                        core.frames_of(ref).header(part.frame)};
   ++reading_;
   core.io.start_read(place, io_cookie(IoOwner::fill, ref.value));
   HC_FAILPOINT(reload_read_started);
 }
 
 void DiskFill::turn() {
-  while (!queue_.empty() && works_.core.io.can_start(IoKind::read_blob)) {
-    const PartRef ref = queue_.front();
-    queue_.pop_front();
-    read(ref);
+  for (auto& queue : queues_) {
+    while (!queue.empty() && can_read(queue.front())) {
+      const PartRef ref = queue.front();
+      queue.pop_front();
+      --queued_;
+      read(ref);
+    }
+  }
+  tell_overdue();
+}
+
+// Those who came after the notice. What is told may start new reads, never end one of these.
+void DiskFill::tell_overdue() {
+  for (std::size_t i = 0; i < overdue_.size(); ++i) {
+    if (works_.core.catalog->part(overdue_[i]).first_waiter != kNone32) {
+      works_.events->part_fill_failed(overdue_[i], Code::not_found);
+    }
   }
 }
 
@@ -71,6 +89,15 @@ void DiskFill::on_read(const IoEvent& event) {
   Part& part = core.catalog->part(ref);
   HC_CHECK(part.l2 == L2State::filling && part.reading);
   HC_CHECK(reading_ > 0);
+  if (event.overdue) {
+    ++core.counters.read_failures;
+    overdue_.push_back(ref);
+    tell_overdue();
+    return;
+  }
+  if (event.was_overdue) {
+    std::erase(overdue_, ref);
+  }
   --reading_;
   ++core.counters.reads;
   core.slab_of(ref)->unpin(part.read_slot);
@@ -92,7 +119,6 @@ void DiskFill::on_read(const IoEvent& event) {
     fail(ref, verdict, false);
     return;
   }
-  std::memcpy(core.frames_of(ref).header(part.frame), event.header_block.data(), kBlockBytes);
   works_.copies.sum(ref);
 }
 

@@ -12,7 +12,8 @@ namespace hc {
 Engine::Engine(Disk& disk, Index& index, Copier& copier, CompletionSink& sink,
                const EngineOptions& options)
     : disk_(disk),
-      io_(std::make_unique<IoQueue>(disk, options.io_inflight_bytes)),
+      io_(std::make_unique<IoQueue>(
+          disk, IoQueueOptions{options.io_inflight_bytes, options.io_timeout_ms})),
       core_(std::make_unique<Core>(*io_, index, copier, sink, options)) {
   ArenaOptions& arenas = core_->options.spaces.arenas;
   arenas.on_mapped = [this](std::span<std::uint8_t> bytes) { disk_.add_memory(bytes); };
@@ -38,12 +39,16 @@ void Engine::route(const IoEvent& event) {
 // While the engine holds, a write would meet the blocking ones of the cold start.
 void Engine::turn_superblock() {
   if (state_ != EngineState::holding && superblock_->wants_write(core_->now) &&
-      io_->can_start(IoKind::write_raw)) {
+      io_->can_start(IoKind::write_raw, 0)) {
     superblock_->start_write(*io_, io_cookie(IoOwner::superblock, 0));
   }
 }
 
 void Engine::on_superblock(const IoEvent& event) {
+  if (event.overdue) {
+    works_->commit.tell_stalled();
+    return;  // the write goes on, and everything that must wait for it
+  }
   const auto interval_ns = std::int64_t{core_->options.commit_interval_ms} * kNsPerMs;
   core_->counters.superblock_failures += event.code == Code::ok ? 0U : 1U;
   superblock_->on_event(*io_, event, core_->now + interval_ns);
@@ -89,7 +94,8 @@ void Engine::turn(Instant now) {
   do {
     moves_before = core_->moves;
     events_.clear();
-    io_->poll(events_);
+    io_->poll(now, events_);
+    count_io();
     for (const IoEvent& event : events_) {
       route(event);
     }
@@ -116,7 +122,8 @@ Instant Engine::next_deadline() const {
   if (retries && core_->now < superblock_->retry_at()) {
     next = std::min(next, superblock_->retry_at());
   }
-  return wants_turn_ ? core_->now : next;
+  next = std::min(next, io_->next_due());
+  return wants_turn_ || io_->ready() ? core_->now : next;
 }
 
 bool Engine::drained() {

@@ -106,6 +106,7 @@ class Engine {
  private:
   void route(const IoEvent& event);
   void turn_superblock();
+  void count_io();
   void on_superblock(const IoEvent& event);
   void turn_loading();
   void turn_scan_behind();

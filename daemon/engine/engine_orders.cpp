@@ -80,6 +80,19 @@ std::uint64_t Engine::slots_quarantined() const {
   return slots;
 }
 
+void Engine::count_io() {
+  Counters& counters = core_->counters;
+  counters.io_errors = 0;
+  counters.io_timeouts = 0;
+  counters.volume_failures = 0;
+  for (std::uint16_t volume = 0; volume < io_->volume_count(); ++volume) {
+    const VolumeHealth& health = io_->health(volume);
+    counters.io_errors += health.errors();
+    counters.io_timeouts += health.timeouts();
+    counters.volume_failures += health.failures();
+  }
+}
+
 StatsReply Engine::stats() {
   StatsReply out{};
   const Counters& counters = core_->counters;

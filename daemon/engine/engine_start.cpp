@@ -12,6 +12,7 @@ Result<void> Engine::open(const Uuid& new_uuid) {
   auto superblock = SuperblockFile::open(disk_, new_uuid);
   HC_TRY(superblock);
   superblock_ = std::move(*superblock);
+  io_->open_probes();
   slabs_ = std::make_unique<SlabSet>(disk_, superblock_->current().store_uuid,
                                      core_->options.spaces.l3_bytes);
   auto notes = NotesFile::open(disk_, *superblock_);
@@ -65,6 +66,9 @@ Result<void> Engine::start_empty() {
 }
 
 Result<void> Engine::start_load() {
+  if (superblock_->created()) {
+    log_warn("store.new", {{"help", "there was none to load: is the volume there?"}});
+  }
   // A clear that failed may have left its epoch on the disk: superseded before anything relies on
   // the old one.
   if (!superblock_->is_durable()) {

@@ -103,7 +103,25 @@ bool Forget::needs_wipe(PageId id) const {
   return false;
 }
 
-// Starts to zero every header block of the page; false when the io queue is full now.
+// A volume that fails is waited for, as is a full queue.
+bool Forget::can_zero(PartRef ref) const {
+  const std::uint16_t volume = works_.core.volume_of_part(ref);
+  return !works_.core.io.refuses(IoKind::zero_header, volume) &&
+         works_.core.io.can_start(IoKind::zero_header, volume);
+}
+
+bool Forget::waits_for_disk(PageId id) const {
+  const Catalog& catalog = *works_.core.catalog;
+  for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
+    const PartRef ref = catalog.ref(id, at);
+    if (catalog.part(ref).l3 >= L3State::written && !catalog.part(ref).wiped) {
+      return !can_zero(ref);  // the first one that wipe() comes to
+    }
+  }
+  return false;
+}
+
+// Starts to zero every header block of the page; false when the disk takes none now.
 bool Forget::wipe(PageId id) {
   Core& core = works_.core;
   Page& page = core.catalog->page(id);
@@ -113,7 +131,7 @@ bool Forget::wipe(PageId id) {
     if (part.l3 < L3State::written || part.wiped) {
       continue;
     }
-    if (!core.io.can_start(IoKind::zero_header)) {
+    if (!can_zero(ref)) {
       return page.zeroes_left > 0;  // on_zero comes back for the rest
     }
     const Slab& slab = *core.slab_of(ref);
@@ -131,6 +149,9 @@ bool Forget::wipe(PageId id) {
 void Forget::on_zero(const IoEvent& event) {
   Core& core = works_.core;
   const PartRef ref{io_value(event.cookie)};
+  if (event.overdue) {
+    return;  // the slot stays the page's until the device has answered
+  }
   const PageId id = core.catalog->page_of(ref);
   Page& page = core.catalog->page(id);
   Part& part = core.catalog->part(ref);
@@ -142,6 +163,8 @@ void Forget::on_zero(const IoEvent& event) {
   Slab& slab = core.spaces->slabs().slab(slab_id);
   if (event.code == Code::ok && !HC_FAILPOINT_FAILS(forget_wiped)) {
     part.wiped = true;
+  } else if (event.not_tried || event.volume_fault) {
+    // The volume fails: settle wipes it again, when it is well.
   } else if (event.code == Code::io_error && !event.device_failed() &&
              part.repeats < kWipeRepeatsMax) {
     ++part.repeats;  // the kernel could not take it: settle wipes it again
@@ -199,9 +222,13 @@ void Forget::strip_slots(PageId id) {
 }
 
 void Forget::turn() {
-  while (!wipes_.empty() && works_.core.io.can_start(IoKind::zero_header)) {
+  for (std::size_t left = wipes_.size(); left > 0; --left) {  // what has no room is queued again
     const PageId id = wipes_.front();
     wipes_.pop_front();
+    if (waits_for_disk(id)) {
+      wipes_.push_back(id);  // nothing has moved
+      continue;
+    }
     works_.pages.drop_busy(id);
     settle(id);
   }

@@ -37,6 +37,8 @@ class Forget {
 
  private:
   bool needs_wipe(PageId page) const;
+  bool can_zero(PartRef ref) const;
+  bool waits_for_disk(PageId id) const;
   bool wipe(PageId page);
   void hand_on(PageId page);
   void stop_spill(PartRef ref);

@@ -16,10 +16,10 @@ namespace {
 
 // After that many failures in a row nobody waits for a commit any more.
 constexpr std::uint32_t kFailuresMax = 3;
-// Pages looked at for one group when every row is put again: a few milliseconds.
-constexpr std::uint32_t kAgainLooksMax = 8192;
 // Among the syncs of slabs: that of the notes.
 constexpr std::uint32_t kNotesSync = 0xFFFF;
+// The queue of requests keeps room for these beside the syncs of one more group.
+constexpr std::uint32_t kOverdueSyncsMax = kPartsMax / 2;
 
 }  // namespace
 
@@ -101,13 +101,19 @@ Instant GroupCommit::next_due() const {
   return at < not_before_ ? not_before_ : at;
 }
 
+// By what an earlier group has asked of the disk: its end brings the next turn.
+bool GroupCommit::held_up() const {
+  return !notes_.quiet() || overdue_syncs_ > kOverdueSyncsMax;
+}
+
 bool GroupCommit::waits_for_time() const {
-  return has_work() && state_ == State::idle && !paused_ && works_.core.superblock->is_durable();
+  return has_work() && state_ == State::idle && !paused_ && !held_up() &&
+         works_.core.superblock->is_durable();
 }
 
 bool GroupCommit::due() const {
   const Core& core = works_.core;
-  if (!has_work() || paused_ || core.now < not_before_) {
+  if (!has_work() || paused_ || held_up() || core.now < not_before_) {
     return false;
   }
   const auto interval_ns = std::int64_t{core.options.commit_interval_ms} * kNsPerMs;
@@ -153,6 +159,7 @@ void GroupCommit::start() {
     group_.rows.fresh =
         IndexIdentity{core.superblock->current().store_uuid, core.superblock->current().epoch};
   }
+  unanswered_ = false;
   state_ = State::noting;
   notes_.begin(sequence_, group_.flushes, group_.rows.spaces);
   turn_notes();
@@ -166,6 +173,7 @@ void GroupCommit::turn_notes() {
   if (notes_.code() == Code::ok) {
     start_flush();
   } else {
+    unanswered_ = notes_.unanswered();
     fail(make_error(notes_.code(), "notes of the store", notes_.sys_errno()));
   }
 }
@@ -234,26 +242,6 @@ void GroupCommit::collect_puts() {
   }
 }
 
-// The index is new and empty: no row of it can name a slot that is not the page's any more.
-void GroupCommit::collect_again() {
-  Core& core = works_.core;
-  if (!again_) {
-    return;
-  }
-  const std::uint32_t end =
-      core.catalog == nullptr ? 0
-                              : std::min(core.catalog->pages_max(), again_next_ + kAgainLooksMax);
-  for (; again_next_ < end; ++again_next_) {
-    const PageId id{again_next_};
-    const Page& page = core.catalog->page(id);
-    if (page.in_use && !page.doomed && core.catalog->has_stored_part(id)) {
-      add_row(id);
-    }
-  }
-  again_ = core.catalog != nullptr && again_next_ < core.catalog->pages_max();
-  soon_ = again_;
-}
-
 void GroupCommit::add_row(PageId id) {
   Core& core = works_.core;
   const Page& page = core.catalog->page(id);
@@ -290,14 +278,21 @@ void GroupCommit::add_group_flush(SlabId slab) {
   }
 }
 
+// A flush that is not answered in time counts as failed; its end is of no interest then.
 void GroupCommit::on_sync(const IoEvent& event) {
+  if (event.was_overdue) {
+    --overdue_syncs_;
+    return;
+  }
+  overdue_syncs_ += event.overdue ? 1U : 0U;
+  unanswered_ = unanswered_ || event.overdue;
   HC_CHECK(state_ == State::flushing);
   HC_CHECK(syncs_left_ > 0);
   --syncs_left_;
   const Code code = HC_FAILPOINT_FAILS(commit_slab_flushed) ? Code::io_error : event.code;
   const bool failed = code != Code::ok && !HC_MUTANT(failed_flush_believed);
   if (failed) {
-    sync_code_ = code;
+    sync_code_ = code == Code::no_space ? Code::no_space : Code::io_error;
   }
   if (io_value(event.cookie) != kNotesSync) {
     const SlabId slab{static_cast<std::uint16_t>(io_value(event.cookie))};
@@ -355,6 +350,9 @@ void GroupCommit::succeed() {
   Core& core = works_.core;
   ++core.counters.commits;
   ++core.moves;
+  if (failures_ > 0) {
+    log_info("commit.done", {{"after_failures", failures_}});
+  }
   failures_ = 0;
   HC_FAILPOINT(commit_heard);
   index_dead_ = false;

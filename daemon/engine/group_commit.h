@@ -45,7 +45,10 @@ class GroupCommit {
   // Whether slots are still being read for rows that the index lacks; told with the next group.
   void set_rebuilding(bool rebuilding);
 
-  bool idle() const { return state_ == State::idle; }
+  // Also nothing is in flight that was not answered in time.
+  bool idle() const {
+    return state_ == State::idle && overdue_syncs_ == 0 && notes_.quiet();
+  }
   bool has_work() const;
   // Work waits, and nothing but the time keeps turn() from starting a group.
   bool waits_for_time() const;
@@ -55,6 +58,8 @@ class GroupCommit {
     written_waiting_ += static_cast<std::uint64_t>(delta);  // wraps back: the sum is not negative
   }
   void pause(bool paused) { paused_ = paused; }
+  // The superblock, which every group waits for, is not answered: who waits for a group is told.
+  void tell_stalled();
   // Clear: forgets everything queued; idle and paused. `reset` is how the reset of the index ended.
   void reset(const Result<void>& index_reset);
 
@@ -86,6 +91,7 @@ class GroupCommit {
   };
 
   bool due() const;
+  bool held_up() const;
   void start();
   void collect_spaces();
   void collect_erases();
@@ -117,6 +123,8 @@ class GroupCommit {
   Group group_;
   std::uint64_t written_waiting_ = 0;           // parts written and not yet durable
   std::uint32_t syncs_left_ = 0;
+  std::uint32_t overdue_syncs_ = 0;             // in flight, of groups that have failed
+  bool unanswered_ = false;                     // something of the group, in time
   Code sync_code_ = Code::ok;
   std::vector<SlabId> failed_syncs_;
   Instant first_waiting_{};                     // when the oldest waiting row came

@@ -11,6 +11,13 @@
 
 namespace hc {
 
+namespace {
+
+// Pages looked at for one group when every row is put again: a few milliseconds.
+constexpr std::uint32_t kAgainLooksMax = 8192;
+
+}  // namespace
+
 // Everything goes back to the queues, by key: a record may serve another page by now.
 void GroupCommit::requeue(const Group& group) {
   Core& core = works_.core;
@@ -39,6 +46,26 @@ void GroupCommit::repair_index() {
   for (Space* space : works_.core.spaces->all()) {
     space->in_index = false;
   }
+}
+
+// The index is new and empty: no row of it can name a slot that is not the page's any more.
+void GroupCommit::collect_again() {
+  Core& core = works_.core;
+  if (!again_) {
+    return;
+  }
+  const std::uint32_t end =
+      core.catalog == nullptr ? 0
+                              : std::min(core.catalog->pages_max(), again_next_ + kAgainLooksMax);
+  for (; again_next_ < end; ++again_next_) {
+    const PageId id{again_next_};
+    const Page& page = core.catalog->page(id);
+    if (page.in_use && !page.doomed && core.catalog->has_stored_part(id)) {
+      add_row(id);
+    }
+  }
+  again_ = core.catalog != nullptr && again_next_ < core.catalog->pages_max();
+  soon_ = again_;
 }
 
 // After a failed sync no written part of that slab is believed any more, whether or not it was in
@@ -70,7 +97,8 @@ void GroupCommit::fail_unflushed() {
   }
 }
 
-// The index is dead: whoever waits for a part to become durable would wait for ever.
+// The index is dead, the disk does not answer, or commits go on failing: whoever waits for a part
+// to become durable might wait for ever. The part may become durable after all.
 void GroupCommit::tell_waiters() {
   const LruList& unsettled = works_.core.catalog->unsettled();
   std::vector<PartRef> parts;
@@ -84,14 +112,22 @@ void GroupCommit::tell_waiters() {
   }
 }
 
+void GroupCommit::tell_stalled() {
+  if (works_.core.catalog != nullptr) {
+    failure_code_ = Code::io_error;
+    tell_waiters();
+  }
+}
+
 void GroupCommit::fail(const Error& error) {
   Core& core = works_.core;
   ++core.counters.commit_failures;
   ++core.moves;
-  log_warn("commit.failed", {{"reason", error.message()}});
+  if (++failures_ == 1) {  // the first of a row speaks for all
+    log_warn("commit.failed", {{"reason", error.message()}});
+  }
   state_ = State::idle;
   notes_.end(false);
-  ++failures_;
   failure_code_ = error.code == Code::no_space ? Code::no_space : Code::io_error;
   // A new index is tried at once; only when that fails as well is there anything to tell.
   const bool died = core.index.is_dead();
@@ -108,7 +144,7 @@ void GroupCommit::fail(const Error& error) {
   }
   if (core.catalog != nullptr) {
     fail_unflushed();
-    if (index_dead_) {
+    if (unanswered_ || is_failing()) {
       tell_waiters();
     }
   }

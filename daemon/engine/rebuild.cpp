@@ -70,17 +70,25 @@ bool Rebuild::next_slot() {
   return false;
 }
 
+// The next read has a place, and its volume answers: a slot is not judged by a volume that fails.
+bool Rebuild::can_read() {
+  if (repeats_.empty() && (free_reads_.empty() || !next_slot())) {
+    return false;
+  }
+  const IoQueue& io = works_.core.io;
+  const SlabId slab = repeats_.empty() ? cursor_.slab : reads_[repeats_.back()].at.slab;
+  const std::uint16_t volume = volume_of(works_.core.spaces->slabs().slab(slab).file());
+  return io.can_start(IoKind::read_header, volume) && !io.refuses(IoKind::read_header, volume);
+}
+
 void Rebuild::turn() {
   look_again();
-  while (works_.core.io.can_start(IoKind::read_header)) {
+  while (can_read()) {
     if (!repeats_.empty()) {
       const std::uint32_t read = repeats_.back();
       repeats_.pop_back();
       start_read(read);
       continue;
-    }
-    if (free_reads_.empty() || !next_slot()) {
-      return;
     }
     const std::uint32_t read = free_reads_.back();
     free_reads_.pop_back();
@@ -102,12 +110,16 @@ void Rebuild::on_read(const IoEvent& event) {
   const std::uint32_t index = io_value(event.cookie);
   HC_CHECK(index < reads_.size() && reads_[index].in_use);
   HC_CHECK(in_flight_ > 0);
+  if (event.overdue) {
+    return;  // nothing is known about the slot until the device has answered
+  }
   Core& core = works_.core;
   Read& read = reads_[index];
   --in_flight_;
   ++core.moves;
   const bool refused = event.code != Code::ok && !event.device_failed();
-  if (refused && ++read.tries < kRebuildTriesMax) {
+  const bool volume_failed = event.not_tried || event.volume_fault;
+  if (refused && (volume_failed || ++read.tries < kRebuildTriesMax)) {
     repeats_.push_back(index);  // says nothing about the slot
     return;
   }

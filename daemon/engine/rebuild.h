@@ -58,6 +58,7 @@ class Rebuild {
     SpaceNo space{};
     BlobHeader header{};
   };
+  bool can_read();
   bool next_slot();
   void start_read(std::uint32_t read);
   void judge(const SlotRef& at, std::span<const std::uint8_t> block);

@@ -159,7 +159,7 @@ void Recovery::note_unknown_slots(const IndexRow& row) {
 bool Recovery::turn() {
   Core& core = works_.core;
   while ((!repeats_.empty() || next_read_ < firsts_.size()) &&
-         core.io.can_start(IoKind::read_header)) {
+         core.io.can_start(IoKind::read_header, volume_of_next())) {
     auto read = static_cast<std::uint32_t>(next_read_);
     if (repeats_.empty()) {
       ++next_read_;
@@ -181,6 +181,12 @@ bool Recovery::turn() {
   return true;
 }
 
+std::uint16_t Recovery::volume_of_next() {
+  const auto read = repeats_.empty() ? static_cast<std::uint32_t>(next_read_) : repeats_.back();
+  const SlabId slab = candidates_[firsts_[read]].slab;
+  return volume_of(works_.core.spaces->slabs().slab(slab).file());
+}
+
 // The result of every load is in the log; what was lost is a warning.
 void Recovery::report() const {
   const std::uint64_t unknown = unknown_rows_.size();
@@ -200,8 +206,13 @@ void Recovery::report() const {
 void Recovery::on_scan(const IoEvent& event) {
   const std::uint32_t read = io_value(event.cookie);
   HC_CHECK(read < firsts_.size());
-  // A read that the kernel could not take now says nothing about the slot.
-  if (event.code != Code::ok && !event.device_failed() && ++tries_[read] < kScanTriesMax) {
+  if (event.overdue) {
+    return;  // the device has not said no; the load waits for its word
+  }
+  // A read that the kernel could not take now says nothing about the slot; a volume that has failed
+  // is not asked again.
+  const bool refused = event.code != Code::ok && !event.not_tried && !event.device_failed();
+  if (refused && ++tries_[read] < kScanTriesMax) {
     repeats_.push_back(read);
     return;
   }

@@ -62,6 +62,7 @@ class Recovery {
   Result<void> read_index();
   void add_row(const IndexRow& row);
   void judge(Candidate& candidate, const IoEvent& event);
+  std::uint16_t volume_of_next();
   void note_unknown_slots(const IndexRow& row);
   std::optional<std::uint32_t> part_of_row(const IndexRowPart& part) const;
   void install();

@@ -29,16 +29,25 @@ bool ScanBehind::still_there(const Entry& entry) const {
          part.generation == entry.generation;
 }
 
+bool ScanBehind::can_read() const {
+  if (repeats_.empty() && next_ >= entries_.size()) {
+    return false;
+  }
+  const Entry& entry = entries_[repeats_.empty() ? next_ : repeats_.back()];
+  const FileId file = works_.core.spaces->slabs().slab(entry.slab).file();
+  const IoQueue& io = works_.core.io;
+  return io.can_start(IoKind::read_header, volume_of(file)) &&
+         !io.refuses(IoKind::read_header, volume_of(file));
+}
+
 void ScanBehind::turn() {
-  while (in_flight_ < kInFlightMax && works_.core.io.can_start(IoKind::read_header)) {
+  while (in_flight_ < kInFlightMax && can_read()) {
     if (!repeats_.empty()) {
       const std::uint32_t index = repeats_.back();
       repeats_.pop_back();
       read(index);
-    } else if (next_ < entries_.size()) {
-      read(static_cast<std::uint32_t>(next_++));
     } else {
-      return;
+      read(static_cast<std::uint32_t>(next_++));
     }
   }
 }
@@ -60,6 +69,9 @@ void ScanBehind::read(std::uint32_t index) {
 void ScanBehind::on_scan(const IoEvent& event) {
   const auto index = static_cast<std::uint32_t>(io_value(event.cookie));
   HC_CHECK(index < entries_.size() && in_flight_ > 0);
+  if (event.overdue) {
+    return;  // nobody waits for it; its slot stays pinned
+  }
   --in_flight_;
   ++works_.core.moves;
   const Entry& entry = entries_[index];
@@ -77,7 +89,8 @@ void ScanBehind::on_scan(const IoEvent& event) {
 void ScanBehind::finish(std::uint32_t index, const IoEvent& event) {
   const Entry& entry = entries_[index];
   const bool refused = event.code != Code::ok && !event.device_failed();
-  if (refused && ++tries_[index] < kTriesMax) {
+  const bool volume_failed = event.not_tried || event.volume_fault;
+  if (refused && (volume_failed || ++tries_[index] < kTriesMax)) {
     repeats_.push_back(index);  // says nothing about the slot
     return;
   }

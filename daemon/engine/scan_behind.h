@@ -43,6 +43,7 @@ class ScanBehind {
 
  private:
   bool still_there(const Entry& entry) const;
+  bool can_read() const;
   void read(std::uint32_t index);
   void finish(std::uint32_t index, const IoEvent& event);
   void judge(const Entry& entry, const IoEvent& event);

@@ -19,11 +19,12 @@ constexpr std::uint32_t kNotesInFlightMax = kPartsMax;
 
 void SideNotes::begin(std::uint64_t sequence, const std::vector<SlabId>& slabs,
                       const std::vector<IndexSpace>& spaces) {
-  HC_CHECK(done());
+  HC_CHECK(done() && quiet());
   writes_.clear();
   next_ = 0;
   code_ = Code::ok;
   sys_errno_ = 0;
+  unanswered_ = false;
   std::vector<NotesFile::NewSpace> new_spaces;
   for (const IndexSpace& space : spaces) {
     new_spaces.push_back({space.number, {space.descriptor, space.shards_on_node}});
@@ -47,9 +48,11 @@ void SideNotes::begin(std::uint64_t sequence, const std::vector<SlabId>& slabs,
 }
 
 void SideNotes::turn() {
-  while (next_ < writes_.size() && in_flight_ < kNotesInFlightMax &&
-         core_.io.can_start(IoKind::write_raw)) {
+  while (next_ < writes_.size() && in_flight_ < kNotesInFlightMax) {
     const PendingWrite& write = writes_[next_];
+    if (!core_.io.can_start(IoKind::write_raw, volume_of(write.file))) {
+      return;
+    }
     const BlobPlace place{write.file, write.offset_bytes, write.bytes, write.size_bytes};
     core_.io.start_write_raw(place, io_cookie(IoOwner::note, next_));
     ++next_;
@@ -57,15 +60,23 @@ void SideNotes::turn() {
   }
 }
 
+// A write that is not answered in time counts as failed; its bytes stay until it has ended.
 void SideNotes::on_write(const IoEvent& event) {
+  if (event.was_overdue) {
+    HC_CHECK(overdue_ > 0);
+    --overdue_;
+    return;
+  }
   HC_CHECK(in_flight_ > 0);
   --in_flight_;
+  overdue_ += event.overdue ? 1U : 0U;
+  unanswered_ = unanswered_ || event.overdue;
   const PendingWrite& write = writes_[io_value(event.cookie)];
   if (event.code == Code::ok) {
     return;
   }
   if (!write.is_mark) {
-    code_ = event.code;
+    code_ = event.code == Code::no_space ? Code::no_space : Code::io_error;
     sys_errno_ = event.sys_errno;
     return;
   }
@@ -78,7 +89,6 @@ void SideNotes::on_write(const IoEvent& event) {
 
 void SideNotes::end(bool ok) {
   core_.notes->end_write(ok);
-  notes_.clear();
 }
 
 }  // namespace hc

@@ -23,12 +23,17 @@ class SideNotes {
  public:
   explicit SideNotes(Core& core) : core_(core), mark_(kBlockBytes) {}
 
-  // Of one group; the one before has ended.
+  // Of one group; the one before has ended, and no write of it is in flight.
   void begin(std::uint64_t sequence, const std::vector<SlabId>& slabs,
              const std::vector<IndexSpace>& spaces);
   void turn();  // starts writes
   void on_write(const IoEvent& event);
+  // Every write has ended, or was not answered in time.
   bool done() const { return next_ == writes_.size() && in_flight_ == 0; }
+  // No write is in flight that was not answered in time.
+  bool quiet() const { return overdue_ == 0; }
+  // Some write of this group was not answered in time.
+  bool unanswered() const { return unanswered_; }
   // After the writes: ok, or why a note could not be written.
   Code code() const { return code_; }
   int sys_errno() const { return sys_errno_; }
@@ -52,6 +57,8 @@ class SideNotes {
   std::vector<PendingWrite> writes_;
   std::size_t next_ = 0;
   std::uint32_t in_flight_ = 0;
+  std::uint32_t overdue_ = 0;
+  bool unanswered_ = false;
   Code code_ = Code::ok;
   int sys_errno_ = 0;
   bool mark_warned_ = false;

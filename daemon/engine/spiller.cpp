@@ -48,6 +48,30 @@ void Spiller::turn() {
       purge_doomed(queue);
     }
   }
+  tell_overdue();
+}
+
+// The device has not answered in time: the part will not become written as far as anybody waits.
+// Slot and frame stay the write's until it ends. However it ends, the part is not stored: nothing
+// watches over its flush any more.
+void Spiller::note_overdue(PartRef ref) {
+  Core& core = works_.core;
+  ++core.counters.spill_failures;
+  overdue_.push_back(ref);
+  if (core.catalog->unsettled().contains(ref.value)) {
+    core.catalog->unsettled().remove(ref.value);
+    core.ledger.lose(core.catalog->part(ref).barrier, Code::io_error);
+  }
+  tell_overdue();
+}
+
+// Also those who came after the notice. What is told never ends one of these writes.
+void Spiller::tell_overdue() {
+  for (std::size_t i = 0; i < overdue_.size(); ++i) {
+    if (works_.core.catalog->part(overdue_[i]).first_waiter != kNone32) {
+      works_.events->part_spill_failed(overdue_[i], Code::io_error);
+    }
+  }
 }
 
 // What a failure starts may queue new parts meanwhile.
@@ -130,7 +154,7 @@ Spiller::Step Spiller::start_front(std::deque<PartRef>& queue) {
     fail(ref, Code::cancelled);
     return Step::next;
   }
-  if (!core.io.can_start(IoKind::write_blob)) {
+  if (!core.io.can_start(IoKind::write_blob, core.volume_of_part(ref))) {
     return Step::wait;
   }
   const SlabId slab_id = *core.family().slabs[core.catalog->part_of(ref)];
@@ -241,11 +265,19 @@ void Spiller::on_write(const IoEvent& event) {
   Part& part = core.catalog->part(ref);
   HC_CHECK(part.l3 == L3State::writing);
   HC_CHECK(writing_ > 0);
+  if (event.overdue) {
+    note_overdue(ref);
+    return;
+  }
+  if (event.was_overdue) {
+    std::erase(overdue_, ref);
+  }
   --writing_;
   Slab& slab = *core.slab_of(ref);
   const PageId page = core.catalog->page_of(ref);
   const SlabId slab_id = *core.family().slabs[core.catalog->part_of(ref)];
-  const bool believed = part.flush_failures == flush_failures_[slab_id.value] &&
+  const bool believed = !event.was_overdue &&
+                        part.flush_failures == flush_failures_[slab_id.value] &&
                         !HC_FAILPOINT_FAILS(spill_write_done);
   if (event.code != Code::ok || !believed) {
     // No row names the slot: what the write left in it is inert.

@@ -74,11 +74,14 @@ class Spiller {
   void take_slot(PartRef ref, bool quarantine);
   void give_up(PartRef ref, Code code);
   void purge_doomed(std::deque<PartRef>& queue);
+  void note_overdue(PartRef ref);
+  void tell_overdue();
 
   Works& works_;
   std::vector<std::deque<PartRef>> queues_;  // by slab
   std::vector<std::uint32_t> flush_failures_;  // by slab
   std::vector<Legacy> legacy_;                 // by slab
+  std::vector<PartRef> overdue_;               // writes that nobody waits for any more
   std::uint32_t writing_ = 0;
   std::uint32_t queued_ = 0;
   bool paused_ = false;

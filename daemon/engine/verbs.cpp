@@ -169,14 +169,20 @@ void Verbs::part_durable(PartRef ref) {
 }
 
 void Verbs::part_fill_failed(PartRef ref, Code code) {
-  if (promote_heir(ref)) {
+  // Still filling: the device does not answer a read in time. Readers are told; a store waits for
+  // the end of the read, which brings the bytes or leaves the part to it.
+  const bool overdue = core_.catalog->part(ref).l2 == L2State::filling;
+  if (!overdue && promote_heir(ref)) {
     return;
   }
-  works_.pages.stop_unsettled(ref);
-  core_.catalog->part(ref).spill_wanted = false;
+  if (!overdue) {
+    works_.pages.stop_unsettled(ref);
+    core_.catalog->part(ref).spill_wanted = false;
+  }
   for_each_waiter(ref, [&](std::uint32_t index) {
     const Item& item = core_.ops.item(index);
-    if (!item.needs_resident) {
+    const bool waits_on = overdue && core_.ops.op(item.op).verb() == Verb::store;
+    if (!item.needs_resident || waits_on) {
       return;
     }
     const std::uint32_t op = item.op;

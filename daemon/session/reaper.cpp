@@ -108,7 +108,8 @@ bool SessionServer::reap_one(Session& session, Instant now) {
     unmap(session);
     publish_now(session);
     hang_up(session);  // tells a living client that its memory is its own
-    if (!session.client_dead && !session.detached) {
+    const bool may_read = !session.client_dead && !session.detached;
+    if (may_read && !engine_->core().leases.leases_of(session.engine_id).empty()) {
       return false;  // leases wait for the process, or for its next session
     }
     engine_->release_leases(session.engine_id);

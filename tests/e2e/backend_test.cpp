@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // backend_test: the same work over io_uring and over threads, and the step from one to the other.
 #include <algorithm>
+#include <cerrno>
 #include <string>
 
 #include "e2e/daemon_process.h"
@@ -12,14 +13,6 @@ namespace hc::test {
 namespace {
 
 constexpr std::uint32_t kExitUnsupported = 5;
-
-std::size_t occurrences(const std::string& text, const std::string& word) {
-  std::size_t count = 0;
-  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
-    ++count;
-  }
-  return count;
-}
 
 // More pages than L2 holds, so that loads come from disk; then a restart.
 void store_evict_reload_restart(DaemonProcess& daemon) {
@@ -94,21 +87,24 @@ TEST_CASE("The uring back end stores, evicts, reloads and restarts, or says what
 }
 
 TEST_CASE("Where io_uring is denied, automatic steps down to threads, with a line for each step") {
+  const int error = GENERATE(EPERM, ENOSYS);
+  CAPTURE(error);
   DaemonOptions options = small_memory("automatic");
-  options.deny_io_uring = true;
+  options.io_uring_errno = error;
   DaemonProcess daemon(options);
   daemon.start();
 
   const std::string log = daemon.log();
   CHECK(occurrences(log, "disk.backend_step_down") == 2);
-  CHECK(missing(log, {"io_uring_setup", "Operation not permitted"}) == "");
+  CHECK(missing(log, {"io_uring_setup", error == EPERM ? "Operation not permitted"
+                                                        : "Function not implemented"}) == "");
   CHECK(missing(daemon.ask("status").at("disk_backend").get<std::string>(), {"threads"}) == "");
   store_evict_reload_restart(daemon);
 }
 
 TEST_CASE("Where io_uring is denied, uring refuses to start in one line") {
   DaemonOptions options = small_memory("uring");
-  options.deny_io_uring = true;
+  options.io_uring_errno = EPERM;
   DaemonProcess daemon(options);
 
   CHECK(daemon.start_refused() == kExitUnsupported);
@@ -116,6 +112,50 @@ TEST_CASE("Where io_uring is denied, uring refuses to start in one line") {
   const auto lines = complaints(daemon.log());
   REQUIRE(lines.size() == 1);
   CHECK(missing(lines[0], {"io_uring"}) == "");
+}
+
+TEST_CASE("The registered back end stores, evicts, reloads and restarts") {
+  if (!has_io_uring()) {
+    WARN("not tested, the kernel denies io_uring: errno " << io_uring_refusal(8));
+    return;
+  }
+  DaemonProcess daemon(small_memory("uring_fixed"));
+  daemon.start();
+  CHECK(missing(daemon.ask("status").at("disk_backend").get<std::string>(),
+                {"io_uring registered"}) == "");
+
+  store_evict_reload_restart(daemon);
+}
+
+TEST_CASE("Where little memory may be locked, automatic goes on unregistered with one line") {
+  if (!has_io_uring()) {
+    WARN("not tested, the kernel denies io_uring: errno " << io_uring_refusal(8));
+    return;
+  }
+  DaemonOptions options = small_memory("automatic");
+  options.locked_bytes_max = 1U << 20;
+  DaemonProcess daemon(options);
+  daemon.start();
+
+  CHECK(occurrences(daemon.log(), "disk.backend_step_down") == 1);
+  CHECK(missing(daemon.log(), {"from=uring_fixed", "to=uring", "RLIMIT_MEMLOCK"}) == "");
+  CHECK(missing(daemon.ask("status").at("disk_backend").get<std::string>(), {"io_uring ("}) == "");
+  store_evict_reload_restart(daemon);
+}
+
+TEST_CASE("Without huge pages the cache is there all the same, and one line says so") {
+  DaemonOptions options = small_memory("automatic");
+  options.huge_pages = true;
+  if (lines_of(read_text("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")) !=
+      std::vector<std::string>{"0"}) {
+    WARN("not tested, this machine has huge pages");
+    return;
+  }
+  DaemonProcess daemon(options);
+  daemon.start();
+
+  store_evict_reload_restart(daemon);
+  CHECK(occurrences(daemon.log(), "l2.no_huge_pages") == 1);
 }
 
 TEST_CASE("Pages written by one back end are read by the other") {

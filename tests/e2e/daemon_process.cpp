@@ -51,10 +51,14 @@ DaemonProcess::DaemonProcess(DaemonOptions options)
 std::string DaemonProcess::config_text() const {
   const auto number = [](std::uint64_t value) { return std::to_string(value); };
   return "[daemon]\nruntime_dir = \"" + folder_.file("run") + "\"\n[l2]\nl2_bytes = " +
-         number(options_.l2_bytes) + "\n[l3]\nvolume_dir = \"" + volume() + "\"\nl3_bytes = " +
-         number(options_.l3_bytes) + "\ndisk_backend = \"" + options_.disk_backend +
+         number(options_.l2_bytes) + "\nhuge_pages = " + (options_.huge_pages ? "true" : "false") +
+         "\n[l3]\nvolume_dir = \"" + volume() + "\"\nl3_bytes = " +
+         number(options_.l3_bytes) +
+         (options_.small_index_bytes == 0 ? "" : "\nindex_dir = \"" + index_dir() + "\"") +
+         "\ndisk_backend = \"" + options_.disk_backend +
          "\"\nreserve_slots = " + number(options_.reserve_slots) +
          "\ncommit_interval_ms = " + number(options_.commit_interval_ms) +
+         "\nio_timeout_ms = " + number(options_.io_timeout_ms) +
          "\nlock_wait_ms = " + number(options_.lock_wait_ms) +
          "\nspill_policy = \"" + options_.spill_policy + "\"\n[cold_start]\nmode = \"" +
          options_.cold_start + "\"\nload_verify = \"" + options_.load_verify +
@@ -75,7 +79,13 @@ void DaemonProcess::spawn() {
   command.environment = options_.environment;
   command.environment.push_back("NOTIFY_SOCKET=" + folder_.file("notify.sock"));
   command.err_path = folder_.file("log." + std::to_string(starts_));
-  command.deny_io_uring = options_.deny_io_uring;
+  command.io_uring_errno = options_.io_uring_errno;
+  command.locked_bytes_max = options_.locked_bytes_max;
+  if (options_.small_index_bytes != 0) {
+    std::filesystem::create_directories(index_dir());
+    command.small_disk = index_dir();
+    command.small_disk_bytes = options_.small_index_bytes;
+  }
   process_ = std::make_unique<Process>(command);
 }
 

@@ -27,7 +27,11 @@ struct DaemonOptions {
   std::uint32_t commit_interval_ms = 20;
   std::uint32_t lock_wait_ms = 20'000;
   std::uint32_t sessions_max = 16;
-  bool deny_io_uring = false;
+  int io_uring_errno = 0;                // as in Command, and so is the next
+  std::uint64_t locked_bytes_max = 0;
+  std::uint32_t io_timeout_ms = 30'000;
+  std::uint64_t small_index_bytes = 0;   // the index has a file system of its own, of that size
+  bool huge_pages = false;
   std::uint32_t reserve_slots = 0;       // 0: the daemon's own choice
   std::string program = "hicached";
   std::vector<std::string> environment;  // "NAME=VALUE"
@@ -61,6 +65,8 @@ class DaemonProcess {
   bool running() const { return process_ != nullptr && process_->running(); }
   std::string folder() const { return folder_.str(); }
   std::string volume() const { return folder_.file("volume"); }
+  // As the daemon sees it.
+  std::string index_dir() const { return folder_.file("index"); }
   std::string config_path() const { return folder_.file("hicached.toml"); }
   std::string client_socket() const { return folder_.file("run/hicached.sock"); }
   std::string admin_socket() const { return folder_.file("run/admin.sock"); }

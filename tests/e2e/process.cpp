@@ -3,10 +3,14 @@
 #include "e2e/process.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,6 +27,7 @@
 #include <utility>
 
 #include "proto/check.h"
+#include "support/child.h"
 #include "support/paths.h"
 #include "support/temp_dir.h"
 
@@ -54,6 +59,13 @@ std::vector<std::string> whole_environment(const std::vector<std::string>& added
   return all;
 }
 
+// The right to lock any amount would come back to root with the new program: its bound goes.
+void lock_at_most(std::uint64_t bytes) {
+  const rlimit limit{bytes, bytes};
+  HC_CHECK(::setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+  HC_CHECK(::prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0) == 0 || errno == EPERM);
+}
+
 int open_output(const std::string& path) {
   const std::string file = path.empty() ? "/dev/null" : path;
   const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -61,12 +73,19 @@ int open_output(const std::string& path) {
   return fd;
 }
 
+// Runs in a child, before exec.
+bool mount_apart(const char* folder, const char* size) {
+  return ::unshare(CLONE_NEWNS) == 0 &&
+         ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         ::mount("tmpfs", folder, "tmpfs", 0, size) == 0;
+}
+
 // Runs in the child, before exec.
-void forbid_io_uring() {
+void forbid_io_uring(std::uint32_t error) {
   std::array<sock_filter, 4> code{{
       {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
       {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_io_uring_setup},
-      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM},
+      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | error},
       {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
   }};
   const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
@@ -78,7 +97,12 @@ void forbid_io_uring() {
 
 }  // namespace
 
+bool can_mount() {
+  return Child([] { return mount_apart("/tmp", "size=64k") ? 0 : 1; }).wait() == 0;
+}
+
 Process::Process(const Command& command) {
+  const std::string disk_size = "size=" + std::to_string(command.small_disk_bytes);
   std::vector<std::string> argv = command.argv;
   std::vector<std::string> environment = whole_environment(command.environment);
   const std::vector<char*> argv_pointers = pointers_to(argv);
@@ -98,8 +122,15 @@ Process::Process(const Command& command) {
     ::dup2(in.get(), STDIN_FILENO);
     ::dup2(out.get(), STDOUT_FILENO);
     ::dup2(err.get(), STDERR_FILENO);
-    if (command.deny_io_uring) {
-      forbid_io_uring();
+    if (command.small_disk_bytes != 0 &&
+        !mount_apart(command.small_disk.c_str(), disk_size.c_str())) {
+      ::_exit(125);
+    }
+    if (command.locked_bytes_max != 0) {
+      lock_at_most(command.locked_bytes_max);
+    }
+    if (command.io_uring_errno != 0) {
+      forbid_io_uring(static_cast<std::uint32_t>(command.io_uring_errno));
     }
     ::execve(argv_pointers[0], argv_pointers.data(), environment_pointers.data());
     ::_exit(127);
@@ -190,6 +221,14 @@ std::vector<std::string> complaints(const std::string& err) {
     }
   }
   return found;
+}
+
+std::size_t occurrences(const std::string& text, const std::string& word) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    ++count;
+  }
+  return count;
 }
 
 std::string missing(const std::string& text, const std::vector<std::string>& parts) {

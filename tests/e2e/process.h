@@ -23,9 +23,16 @@ struct Command {
   std::vector<std::string> environment;  // "NAME=VALUE", in addition to ours
   std::string out_path;                  // appended to
   std::string err_path;
-  bool deny_io_uring = false;            // io_uring_setup answers EPERM, as under a container's
-                                         // system call filter
+  int io_uring_errno = 0;                // io_uring_setup answers it: EPERM as under a container's
+                                         // system call filter and where io_uring_disabled says so,
+                                         // ENOSYS as an old kernel; 0: as it is
+  std::uint64_t locked_bytes_max = 0;    // RLIMIT_MEMLOCK, without the right to pass it
+  std::string small_disk{};              // this folder is a file system of its own, seen by the
+  std::uint64_t small_disk_bytes = 0;    // program alone: needs can_mount()
 };
+
+// Whether this process may give a child a file system of its own.
+bool can_mount();
 
 class Process {
  public:
@@ -70,6 +77,9 @@ std::vector<std::string> complaints(const std::string& err);
 
 // Empty if every part is in `text`; else what is missing, and where.
 std::string missing(const std::string& text, const std::vector<std::string>& parts);
+
+// How often `word` is in `text`.
+std::size_t occurrences(const std::string& text, const std::string& word);
 
 // True as soon as `done` is; false when `limit_ms` have passed.
 bool eventually(const std::function<bool()>& done, int limit_ms = kPatienceMs);

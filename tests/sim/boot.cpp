@@ -86,6 +86,7 @@ bool Driver::try_boot(ColdStartMode& mode, bool may_change) {
   const bool cut = world_.prng.percent(world_.plan.power_cut);
   world_.disk.cut_power_at_write(cut ? world_.prng.between32(1, 3) : 0);
   world_.scenario.options.load_lazily = world_.prng.one_in(3);
+  world_.scenario.options.io_timeout_ms = world_.plan.io_timeout_ms;
   world_.engine = std::make_unique<Engine>(world_.disk, world_.index, world_.copier, clients_,
                                            world_.scenario.options);
   watch_.observe();

@@ -272,7 +272,8 @@ void Clients::before_submit(SimSession& session, SimOp& op) {
       op.there.push_back(page_is_there(session, op, i, op.verb() == Verb::pin));
     }
   }
-  op.transients = world_.disk.transients();
+  op.unanswered = world_.unanswered();
+  op.meets_overdue = world_.core().io.overdue() > 0;
   if (op.verb() == Verb::free_object) {
     note_wipes(session, op);
   }

@@ -48,7 +48,8 @@ struct SimOp {
   std::uint64_t barrier = 0;             // flush
   std::vector<Underway> underway;        // store: of its parts; flush: of everybody's
   std::size_t losses = 0;                // flush: those before it
-  std::uint64_t transients = 0;          // transfers that the kernel had refused by then
+  std::uint64_t unanswered = 0;          // transfers that kernel or device had not done by then
+  bool meets_overdue = false;            // at submission such a transfer was still in flight
   Instant deadline{};
   Ack last_ack = Ack::none;
   bool in_submit = false;

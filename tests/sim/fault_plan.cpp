@@ -43,6 +43,11 @@ FaultPlan draw_fault_plan(Prng& prng) {
   plan.index_visit_error = maybe(prng, 3000);
   plan.index_reset_error = prng.one_in(4) ? prng.between32(1, 5000) : 0;
   plan.transient = maybe(prng, 200);
+  if (prng.percent(40)) {  // some requests are not answered in time
+    plan.io_timeout_ms = prng.between32(20, 250);
+    plan.slow_ms = prng.between32(2 * plan.io_timeout_ms, 800);
+    plan.slow_io = prng.between32(50, 400);
+  }
   return plan;
 }
 

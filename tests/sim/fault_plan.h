@@ -35,6 +35,7 @@ struct FaultPlan {
   std::uint32_t io_delay_us = 200;   // ordinary delays are up to this
   std::uint32_t copy_delay_us = 100;
   std::uint32_t slow_ms = 400;       // slow ones up to this
+  std::uint32_t io_timeout_ms = 30'000;  // of the engine; slow requests may pass it
 };
 
 FaultPlan draw_fault_plan(Prng& prng);

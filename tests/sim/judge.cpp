@@ -193,8 +193,8 @@ void Clients::judge_load(SimSession& session, SimOp& op, const CompletionEntry& 
 
 // A page that was there at the submission, and is there now, was not missed.
 void Clients::judge_miss(SimSession& session, const SimOp& op, std::uint32_t index) {
-  if (op.transients != world_.disk.transients()) {
-    return;  // a read that the kernel could not take is a miss, that time
+  if (op.meets_overdue || op.unanswered != world_.unanswered()) {
+    return;  // a read that the kernel could not take, or that is not answered, is a miss, that time
   }
   const bool there = op.there[index] && page_is_there(session, op, index, false);
   const PageTruth& truth = world_.model.at(op.version, op.pages[index]);
@@ -224,7 +224,7 @@ void Clients::judge_lease_verb(SimSession& session, SimOp& op, const CompletionE
       }
     }
   } else if (code == Code::not_found && all_there && op.verb() == Verb::reload) {
-    bool still = op.transients == world_.disk.transients();
+    bool still = !op.meets_overdue && op.unanswered == world_.unanswered();
     for (std::uint32_t i = 0; i < op.pages.size(); ++i) {
       const PageTruth& truth = world_.model.at(op.version, op.pages[i]);
       still = still && truth.stored < op.submitted && truth.gone < op.submitted &&

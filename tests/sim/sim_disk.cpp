@@ -186,7 +186,7 @@ void SimDisk::poll(std::vector<DiskCompletion>& out) {
   clock_.tick(static_cast<std::int64_t>(prng_.below(2'000)));
   std::vector<Pending> due;
   for (std::size_t i = 0; i < pending_.size();) {
-    if (pending_[i].due <= clock_.time()) {
+    if (pending_[i].due <= clock_.time() && !is_held(pending_[i])) {
       due.push_back(std::move(pending_[i]));
       pending_[i] = std::move(pending_.back());
       pending_.pop_back();
@@ -211,7 +211,9 @@ void SimDisk::wait() {
 Instant SimDisk::next_due() const {
   Instant next = SimClock::kNever;
   for (const Pending& pending : pending_) {
-    next = std::min(next, pending.due);
+    if (!is_held(pending)) {
+      next = std::min(next, pending.due);
+    }
   }
   return next;
 }

@@ -7,6 +7,7 @@
 // nothing is asked outside of a file.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -60,6 +61,12 @@ class SimDisk final : public Disk {
   // The other side of the seam.
   void set_plan(const FaultPlan& plan) { plan_ = plan; }
   void set_volumes(std::uint16_t count) { volumes_ = count; }
+  // A volume that answers nothing, or every request of a kind with this error (0: well).
+  void hold_volume(std::uint16_t volume, bool held) { faulty_[volume].held = held; }
+  void fail_volume(std::uint16_t volume, int read_errno, int write_errno) {
+    faulty_[volume].read_errno = read_errno;
+    faulty_[volume].write_errno = write_errno;
+  }
   Instant next_due() const;
   // The process is gone: nothing is in flight, nothing is open.
   void crash(Crash how);
@@ -91,6 +98,14 @@ class SimDisk final : public Disk {
     std::vector<std::uint8_t> snapshot;   // write: the bytes at submission
   };
 
+  struct Faulty {
+    bool held = false;
+    int read_errno = 0;
+    int write_errno = 0;
+  };
+  bool is_held(const Pending& pending) const {
+    return faulty_[volume_of(pending.request.file)].held;
+  }
   static std::size_t index_of(FileId file) { return file.value & ((1U << kFileVolumeShift) - 1); }
   SimFile& opened(FileId file) const { return *open_[index_of(file)]; }
   void check(const DiskRequest& request);
@@ -115,6 +130,7 @@ class SimDisk final : public Disk {
   // By volume and name.
   std::map<std::pair<std::uint16_t, std::string>, std::unique_ptr<SimFile>> files_;
   std::uint16_t volumes_ = 1;
+  std::array<Faulty, kVolumesMax> faulty_{};
   std::vector<SimFile*> open_;            // by the id without its volume; null: closed
   std::vector<Pending> pending_;
   std::vector<DiskRead> reads_;

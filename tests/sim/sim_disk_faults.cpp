@@ -11,6 +11,12 @@ namespace hc::sim {
 DiskCompletion SimDisk::complete(Pending& pending) {
   DiskCompletion out;
   out.ticket = pending.request.ticket;
+  const Faulty& faulty = faulty_[volume_of(pending.request.file)];
+  out.sys_errno = pending.request.op == DiskOp::read ? faulty.read_errno : faulty.write_errno;
+  if (out.sys_errno != 0) {
+    out.code = Code::io_error;
+    return out;
+  }
   if (pending.request.op != DiskOp::sync && prng_.per_10k(plan_.transient)) {
     out.code = refuse(pending);
     out.sys_errno = prng_.one_in(2) ? ENOMEM : ECANCELED;

@@ -55,6 +55,8 @@ struct World {
   }
 
   Core& core() { return engine->core(); }
+  // Transfers that the kernel had refused by now, or the device had not answered in time.
+  std::uint64_t unanswered() { return disk.transients() + core().io.unanswered(); }
   bool has_catalog() { return engine != nullptr && engine->core().catalog != nullptr; }
   // The number in "w7"; every space of the simulation is named so.
   // A space that has been dropped since the last look keeps its own.

@@ -17,7 +17,7 @@ constexpr std::uint64_t kSlotBytes = 4096 + (3U << 20);
 
 struct IoBench : test::StoreBench {
   explicit IoBench(std::uint64_t inflight_bytes_max = 96U << 20)
-      : io(disk, inflight_bytes_max), payload(3U << 20) {
+      : io(disk, {inflight_bytes_max, 30'000}), payload(3U << 20) {
     auto opened = disk.open(FileSpec{"slab", 8 * kSlotBytes, true, true});
     REQUIRE(opened);
     file = *opened;
@@ -31,7 +31,7 @@ struct IoBench : test::StoreBench {
     std::vector<IoEvent> out;
     while (out.size() < count) {
       step();
-      io.poll(out);
+      io.poll(clock.now(), out);
       most_in_flight = std::max(most_in_flight, io.bytes_in_flight());
     }
     return out;
@@ -116,21 +116,21 @@ TEST_CASE("io_queue: a read that comes after many writes is not behind them") {
 TEST_CASE("io_queue: writes leave room for reads, reads leave room for syncs") {
   IoBench bench;
   std::uint32_t writes = 0;
-  while (bench.io.can_start(IoKind::zero_header)) {
+  while (bench.io.can_start(IoKind::zero_header, 0)) {
     bench.io.start_zero_header(bench.file, std::uint64_t{writes} * kBlockBytes, writes);
     ++writes;
   }
   std::uint32_t reads = 0;
-  while (bench.io.can_start(IoKind::read_header)) {
+  while (bench.io.can_start(IoKind::read_header, 0)) {
     bench.io.start_read_header(bench.file, kSlotBytes + reads * std::uint64_t{kBlockBytes}, reads);
     ++reads;
   }
 
   CHECK(writes > 0);
   CHECK(reads > 0);
-  CHECK(bench.io.can_start(IoKind::sync));
+  CHECK(bench.io.can_start(IoKind::sync, 0));
   bench.events(writes + reads);
-  CHECK(bench.io.can_start(IoKind::zero_header));
+  CHECK(bench.io.can_start(IoKind::zero_header, 0));
 }
 
 TEST_CASE("io_queue: one failed piece fails the blob once") {

@@ -169,7 +169,7 @@ TEST_CASE("superblock_file: what was not made durable can be taken back, and is 
 
 TEST_CASE("superblock_file: a write that fails is tried again at its time, not at once") {
   test::StoreBench bench;
-  IoQueue io(bench.disk, 1 << 20);
+  IoQueue io(bench.disk, {1 << 20, 30'000});
   auto file = SuperblockFile::open(bench.disk, test_uuid());
   REQUIRE(file);
   sim::FaultPlan plan;
@@ -183,7 +183,7 @@ TEST_CASE("superblock_file: a write that fails is tried again at its time, not a
     while ((*file)->in_flight()) {
       bench.step();
       events.clear();
-      io.poll(events);
+      io.poll(bench.clock.now(), events);
       for (const IoEvent& event : events) {
         (*file)->on_event(io, event, retry_at);
       }
@@ -206,7 +206,7 @@ TEST_CASE("superblock_file: a write that fails is tried again at its time, not a
 
 TEST_CASE("superblock_file: a blocking write beside one in flight is refused") {
   test::StoreBench bench;
-  IoQueue io(bench.disk, 1 << 20);
+  IoQueue io(bench.disk, {1 << 20, 30'000});
   auto file = SuperblockFile::open(bench.disk, test_uuid());
   REQUIRE(file);
   (*file)->raise_epoch(false);
