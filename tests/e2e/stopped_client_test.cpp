@@ -83,6 +83,11 @@ struct Baseline {
     const auto stats = daemon.ask("stats");
     CHECK(stats.at("sessions_opened") == stats.at("sessions_closed"));
   }
+  void expect_gone(Child& client, const std::string& group) {
+    client.kill_now();
+    expect_back_within_a_second();
+    expect_one_line(group, "code=disconnected");
+  }
   void expect_serving() {
     Rank rank({daemon.client_socket(), "other"});
     REQUIRE(rank.open() == HICACHE_OK);
@@ -112,9 +117,7 @@ TEST_CASE("A stopped client keeps its lease, holds up nobody, and leaves nothing
   eventfd_t clear = 0;
   REQUIRE(::eventfd_read(ready.get(), &clear) == 0);
   at.expect_serving();
-  client.kill_now();
-  at.expect_back_within_a_second();
-  at.expect_one_line("stopped", "code=disconnected");
+  at.expect_gone(client, "stopped");
 }
 
 TEST_CASE("A client that is killed while it is stopped leaves nothing behind") {
@@ -125,9 +128,7 @@ TEST_CASE("A client that is killed while it is stopped leaves nothing behind") {
   ::kill(client.pid(), SIGSTOP);
   at.expect_serving();
 
-  client.kill_now();
-  at.expect_back_within_a_second();
-  at.expect_one_line("stopped", "code=disconnected");
+  at.expect_gone(client, "stopped");
 }
 
 TEST_CASE("A client that cuts its own memory file leaves nothing behind") {
@@ -204,9 +205,7 @@ TEST_CASE("A client that floods its ring holds up nobody, and leaves nothing beh
   const std::uint64_t before = asked();
   CHECK(eventually([&] { return asked() > before + kRingEntries; }));  // it still does
 
-  client.kill_now();
-  at.expect_back_within_a_second();
-  at.expect_one_line("flood", "code=disconnected");
+  at.expect_gone(client, "flood");
 }
 
 TEST_CASE("A client that breaks its ring leaves nothing behind, though it lives on") {
@@ -250,10 +249,7 @@ TEST_CASE("A client that forks and dies leaves nothing behind, whatever its chil
     return static_cast<int>(::read(stay_read.get(), &byte, 1));
   });
   REQUIRE(readable_within(ready.get(), kPatienceMs));
-  client.kill_now();
-
-  at.expect_back_within_a_second();
-  at.expect_one_line("forker", "code=disconnected");
+  at.expect_gone(client, "forker");
   stay_write.reset();
 }
 
