@@ -107,9 +107,9 @@ AdminFacts Daemon::admin_facts() {
   facts.disk_backend = disk_->description();
   facts.volume = config_.volume_dir;
   facts.started = clock_.now();
-  facts.sessions = [this] { return sessions_->list(); };
-  facts.stopping = [this] { return reactor_ != nullptr && reactor_->stopping(); };
-  facts.cold_start_now = [this](ColdStartMode mode) { return engine_->cold_start(mode); };
+  facts.sessions = [this]() HC_REACTOR { return sessions_->list(); };
+  facts.stopping = [this]() HC_REACTOR { return reactor_ != nullptr && reactor_->stopping(); };
+  facts.cold_start_now = [this](auto mode) HC_REACTOR { return engine_->cold_start(mode); };
   return facts;
 }
 

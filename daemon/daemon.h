@@ -13,6 +13,7 @@
 #include "daemon/os/waitable_disk.h"
 #include "daemon/os/system_clock.h"
 #include "daemon/reactor.h"
+#include "proto/thread_roles.h"
 
 namespace hc {
 
@@ -22,8 +23,8 @@ class Daemon {
   ~Daemon();
 
   // Everything up to the loop. The error's code tells main which exit code to use.
-  Result<void> start();
-  Result<void> run();
+  Result<void> start() HC_REACTOR;
+  Result<void> run() HC_REACTOR;
 
  private:
   Result<void> open_sockets();

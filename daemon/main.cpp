@@ -19,6 +19,7 @@
 #include "daemon/index/index_child.h"
 #include "daemon/log/log.h"
 #include "proto/page_hash.h"
+#include "proto/thread_roles.h"
 #include "proto/versions.h"
 
 namespace {
@@ -82,6 +83,7 @@ int run(const Arguments& arguments) {
     return fail(hashing.error(), 1);
   }
   hc::log_start(*hc::parse_log_level(config.log_level), std::getenv("INVOCATION_ID") != nullptr);
+  const hc::RoleScope role(hc::kReactorRole);
   hc::Daemon daemon(config);
   if (auto started = daemon.start(); !started) {
     if (started.error().code == hc::Code::cancelled) {

@@ -15,6 +15,7 @@
 #include "daemon/os/notify.h"
 #include "daemon/os/waitable.h"
 #include "daemon/session/session_server.h"
+#include "proto/thread_roles.h"
 
 namespace hc {
 
@@ -35,15 +36,15 @@ class Reactor {
   explicit Reactor(const ReactorParts& parts);
 
   // Runs until a stop signal; then refuses new work, drains what is in flight and commits.
-  Result<void> run();
-  bool stopping() const { return stopping_; }
+  Result<void> run() HC_REACTOR;
+  bool stopping() const HC_REACTOR { return stopping_; }
 
  private:
-  bool turn();
-  void sleep();
-  void handle(std::uint64_t tag);
-  void announce();
-  Result<void> drain();
+  bool turn() HC_REACTOR;
+  void sleep() HC_REACTOR;
+  void handle(std::uint64_t tag) HC_REACTOR;
+  void announce() HC_REACTOR;
+  Result<void> drain() HC_REACTOR;
 
   ReactorParts parts_;
   Instant now_{};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "daemon/admin/admin_server.h"
+#include "proto/thread_roles.h"
 #include "proto/versions.h"
 
 namespace hc {
@@ -20,6 +21,7 @@ std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+HC_REACTOR
 const char* state_name(const Engine& engine, const AdminFacts& facts) {
   if (facts.stopping()) {
     return "stopping";
@@ -70,6 +72,7 @@ std::vector<SpacePages> count_pages(const Catalog& catalog, std::size_t spaces) 
   return counts;
 }
 
+HC_REACTOR
 Json space_json(Engine& engine, const Space& space, const SpacePages& counts) {
   const SpaceDescriptor& at = space.descriptor;
   Json kinds = Json::array();

@@ -17,6 +17,7 @@
 #include "daemon/os/gated_listener.h"
 #include "daemon/os/unix_socket.h"
 #include "proto/handshake.h"
+#include "proto/thread_roles.h"
 
 namespace hc {
 
@@ -37,11 +38,11 @@ class AdminServer {
   AdminServer(Epoll& epoll, UnixListener listener, std::uint64_t listener_tag,
               std::uint64_t socket_tag);
 
-  void bind(Engine& engine, AdminFacts facts);
-  void on_listener();
-  void on_socket(std::uint32_t number);
+  void bind(Engine& engine, AdminFacts facts) HC_REACTOR;
+  void on_listener() HC_REACTOR;
+  void on_socket(std::uint32_t number) HC_REACTOR;
   // Answers what has finished meanwhile.
-  void turn(Instant now);
+  void turn(Instant now) HC_REACTOR;
 
  private:
   enum class Wait : std::uint8_t { none, flush, order, cold_start };
@@ -55,14 +56,15 @@ class AdminServer {
     Instant deadline{};
     Instant heard{};    // when it connected or last asked
   };
-  void handle(std::uint32_t number, const MessageHeader& header, const std::string& text);
-  void start_flush(Peer& peer, std::uint64_t timeout_ms);
-  void start_clear(Peer& peer, const std::optional<std::string>& space);
-  Result<std::uint64_t> clear_space(const std::string& digits);
-  void start_cold_start(Peer& peer, const std::string& mode);
-  void answer(Peer& peer, const Result<std::string>& outcome);
-  void close(std::uint32_t number);
-  std::uint32_t make_place();
+  void handle(std::uint32_t number, const MessageHeader& header, const std::string& text)
+      HC_REACTOR;
+  void start_flush(Peer& peer, std::uint64_t timeout_ms) HC_REACTOR;
+  void start_clear(Peer& peer, const std::optional<std::string>& space) HC_REACTOR;
+  Result<std::uint64_t> clear_space(const std::string& digits) HC_REACTOR;
+  void start_cold_start(Peer& peer, const std::string& mode) HC_REACTOR;
+  void answer(Peer& peer, const Result<std::string>& outcome) HC_REACTOR;
+  void close(std::uint32_t number) HC_REACTOR;
+  std::uint32_t make_place() HC_REACTOR;
 
   Epoll& epoll_;
   GatedListener listener_;
@@ -76,10 +78,10 @@ class AdminServer {
 
 // The bodies of the read verbs (admin_report.cpp).
 std::string report_version();
-std::string report_status(Engine& engine, const AdminFacts& facts, Instant now);
-std::string report_stats(Engine& engine);
+std::string report_status(Engine& engine, const AdminFacts& facts, Instant now) HC_REACTOR;
+std::string report_stats(Engine& engine) HC_REACTOR;
 // At most kSpacesPerAnswer of them, from number `from` on; "next" is there if more follow.
-std::string report_spaces(Engine& engine, std::uint64_t from);
+std::string report_spaces(Engine& engine, std::uint64_t from) HC_REACTOR;
 inline constexpr std::size_t kSpacesPerAnswer = 64;
 // A request's text taken apart; bad_argument when it is no JSON object of the known fields.
 struct AdminRequest {

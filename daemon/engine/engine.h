@@ -13,6 +13,7 @@
 #include "daemon/engine/rebuild.h"
 #include "daemon/engine/recovery.h"
 #include "daemon/engine/verbs.h"
+#include "proto/thread_roles.h"
 
 namespace hc {
 
@@ -33,17 +34,17 @@ class Engine {
 
   // Opens the superblock (created with `new_uuid` when there is none) and takes the volume's lock.
   // Blocking. Afterwards the engine is holding.
-  Result<void> open(const Uuid& new_uuid);
+  Result<void> open(const Uuid& new_uuid) HC_REACTOR;
   // Leaves hold. clear is done on return; load goes on in turn() until the state is serving. After
   // an error the engine holds as before, and the operator may say load or clear again.
-  Result<void> cold_start(ColdStartMode mode);
+  Result<void> cold_start(ColdStartMode mode) HC_REACTOR;
 
   // The loop has read the clock: requests submitted from here on are accepted at this time.
-  void begin_turn(Instant now) { core_->now = now; }
+  void begin_turn(Instant now) HC_REACTOR { core_->now = now; }
   // Goes on until nothing can be done without a completion, a request or the time.
-  void turn(Instant now);
+  void turn(Instant now) HC_REACTOR;
   // The next moment at which turn() has something to do although nothing completes.
-  Instant next_deadline() const;
+  Instant next_deadline() const HC_REACTOR;
 
   // Sessions. attach binds or joins the family of the space and opens the shard's slabs.
   struct Attachment {
@@ -55,82 +56,85 @@ class Engine {
     std::uint16_t shards_on_node = 0;
     std::uint16_t shard = 0;
   };
-  Result<Attachment> attach(const AttachSpec& spec);
+  Result<Attachment> attach(const AttachSpec& spec) HC_REACTOR;
   // Cancels what runs; its completions still come. New operations are answered cancelled.
-  void end_service(SessionId session);
-  bool is_quiet(SessionId session);        // no operation of the session is open
-  std::size_t release_leases(SessionId session);
-  void close_session(SessionId session);   // quiet, no lease
+  void end_service(SessionId session) HC_REACTOR;
+  bool is_quiet(SessionId session) HC_REACTOR;        // no operation of the session is open
+  std::size_t release_leases(SessionId session) HC_REACTOR;
+  void close_session(SessionId session) HC_REACTOR;   // quiet, no lease
   // The session goes on in the space with this weight version; its leases end. Needs a quiet
   // session. After an error it is where it was, leases included, and still ended.
-  Result<SpaceNo> switch_space(SessionId session, const std::string& weight_version);
-  void submit(SessionId session, OpRequest request) { verbs_->submit(session, std::move(request)); }
+  Result<SpaceNo> switch_space(SessionId session, const std::string& weight_version) HC_REACTOR;
+  void submit(SessionId session, OpRequest request) HC_REACTOR {
+    verbs_->submit(session, std::move(request));
+  }
 
   // Operator's orders, one at a time. Errors: busy, not_found, not_ready. A clear of the store
   // takes over a clear of a space that is running; both are done when it is. Pages are unreachable
   // on return; an order that ends with an error may not have made that last over a restart.
-  Result<std::uint64_t> start_clear();
-  Result<std::uint64_t> start_clear_space(SpaceNo space);
-  OrderState order_state() const { return order_; }
+  Result<std::uint64_t> start_clear() HC_REACTOR;
+  Result<std::uint64_t> start_clear_space(SpaceNo space) HC_REACTOR;
+  OrderState order_state() const HC_REACTOR { return order_; }
   // How the order ended; for one that is done.
-  const Result<void>& order_result() const { return order_result_; }
-  void finish_order() { order_ = OrderState::idle; }
+  const Result<void>& order_result() const HC_REACTOR { return order_result_; }
+  void finish_order() HC_REACTOR { order_ = OrderState::idle; }
   // A clear of the store whose order has failed goes on when it can; until then nothing attaches.
-  bool clearing_store() const { return clearing_store_; }
+  bool clearing_store() const HC_REACTOR { return clearing_store_; }
   // Everything stored before this call is durable or lost once barrier_reached(barrier); then
   // barrier_result says, once, whether all of it is durable: else io_error or no_space.
-  std::uint64_t barrier_now();
-  bool barrier_reached(std::uint64_t barrier);
-  Result<void> barrier_result(std::uint64_t barrier);
+  std::uint64_t barrier_now() HC_REACTOR;
+  bool barrier_reached(std::uint64_t barrier) HC_REACTOR;
+  Result<void> barrier_result(std::uint64_t barrier) HC_REACTOR;
   // Stop: commits what is written. True when nothing is in flight and nothing waits.
-  bool drained();
+  bool drained() HC_REACTOR;
 
-  EngineState state() const { return state_; }
-  Core& core() { return *core_; }
-  const Core& core() const { return *core_; }
-  PageKeeper& pages() { return works_->pages; }
-  const LoadProgress& load_progress() const { return load_progress_; }
-  bool scanning_behind() const { return scan_behind_ != nullptr; }  // of a lazy load
-  bool rebuilding() const { return rebuild_ != nullptr; }           // slots are read for the index
-  StatsReply stats();
+  EngineState state() const HC_REACTOR { return state_; }
+  Core& core() HC_REACTOR { return *core_; }
+  const Core& core() const HC_REACTOR { return *core_; }
+  PageKeeper& pages() HC_REACTOR { return works_->pages; }
+  const LoadProgress& load_progress() const HC_REACTOR { return load_progress_; }
+  bool scanning_behind() const HC_REACTOR { return scan_behind_ != nullptr; }  // of a lazy load
+  // Slots are read for the index.
+  bool rebuilding() const HC_REACTOR { return rebuild_ != nullptr; }
+  StatsReply stats() HC_REACTOR;
   // Nothing becomes durable now: commits or the superblock fail, or the index is dead, which a
   // clear repairs.
-  bool index_failed() const { return works_ != nullptr && works_->commit.is_failing(); }
+  bool index_failed() const HC_REACTOR { return works_ != nullptr && works_->commit.is_failing(); }
   // Payload bytes that only memory has because the spill policy holds them back.
   std::uint64_t bytes_held_back() const {
     return works_ == nullptr ? 0 : works_->admission.bytes_held_back();
   }
   // Slots that are set aside now because the device failed on them.
-  std::uint64_t slots_quarantined() const;
+  std::uint64_t slots_quarantined() const HC_REACTOR;
 
  private:
-  void route(const IoEvent& event);
-  void turn_superblock();
-  void count_io();
-  void on_superblock(const IoEvent& event);
-  void turn_loading();
-  void turn_scan_behind();
-  void turn_rebuild();
-  bool scans_idle() const;
-  void on_scan(const IoEvent& event);
-  void turn_works();
-  void turn_clear();
-  void turn_clear_store();
-  bool clear_is_durable();
-  void empty_store(const Result<void>& index_reset);
-  void drop_unused_spaces();
-  bool space_is_used(SpaceNo space);
-  void end_order(Result<void> result);
-  Result<void> start_empty();
-  Result<void> start_load();
-  Result<void> start_recovery(const std::string& damage);
-  Result<void> reset_damaged_index(const std::string& damage);
+  void route(const IoEvent& event) HC_REACTOR;
+  void turn_superblock() HC_REACTOR;
+  void count_io() HC_REACTOR;
+  void on_superblock(const IoEvent& event) HC_REACTOR;
+  void turn_loading() HC_REACTOR;
+  void turn_scan_behind() HC_REACTOR;
+  void turn_rebuild() HC_REACTOR;
+  bool scans_idle() const HC_REACTOR;
+  void on_scan(const IoEvent& event) HC_REACTOR;
+  void turn_works() HC_REACTOR;
+  void turn_clear() HC_REACTOR;
+  void turn_clear_store() HC_REACTOR;
+  bool clear_is_durable() HC_REACTOR;
+  void empty_store(const Result<void>& index_reset) HC_REACTOR;
+  void drop_unused_spaces() HC_REACTOR;
+  bool space_is_used(SpaceNo space) HC_REACTOR;
+  void end_order(Result<void> result) HC_REACTOR;
+  Result<void> start_empty() HC_REACTOR;
+  Result<void> start_load() HC_REACTOR;
+  Result<void> start_recovery(const std::string& damage) HC_REACTOR;
+  Result<void> reset_damaged_index(const std::string& damage) HC_REACTOR;
   IndexIdentity identity() const;
-  void drop_start();
-  void abandon_start();
-  void build_works();
-  void begin_serving();
-  std::uint64_t frames_leased() const;
+  void drop_start() HC_REACTOR;
+  void abandon_start() HC_REACTOR;
+  void build_works() HC_REACTOR;
+  void begin_serving() HC_REACTOR;
+  std::uint64_t frames_leased() const HC_REACTOR;
 
   Disk& disk_;
   std::unique_ptr<IoQueue> io_;

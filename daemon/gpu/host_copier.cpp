@@ -85,7 +85,10 @@ HostCopier::HostCopier(EventFd event, std::uint32_t threads) : done_(std::move(e
   install_sigbus_guard();
   threads_.reserve(threads);
   for (std::uint32_t i = 0; i < threads; ++i) {
-    threads_.emplace_back([this] { run(); });
+    threads_.emplace_back([this] {
+      const RoleScope role(kCopierRole);
+      run();
+    });
   }
 }
 

@@ -13,6 +13,7 @@
 #include "daemon/gpu/copier.h"
 #include "daemon/os/waitable.h"
 #include "daemon/os/work_queue.h"
+#include "proto/thread_roles.h"
 
 namespace hc {
 
@@ -26,19 +27,19 @@ class HostCopier final : public Copier, public Waitable {
   // Waits for what is in flight.
   ~HostCopier() override;
 
-  Code submit(const CopyJob& job) override;
-  void poll(std::vector<CopyCompletion>& out) override;
-  void wait() override;
-  std::uint32_t in_flight() const override { return in_flight_; }
+  Code submit(const CopyJob& job) override HC_REACTOR;
+  void poll(std::vector<CopyCompletion>& out) override HC_REACTOR;
+  void wait() override HC_REACTOR;
+  std::uint32_t in_flight() const override HC_REACTOR { return in_flight_; }
   int event_fd() const override { return done_.event_fd(); }
 
  private:
-  void run();
+  void run() HC_COPIER;
 
   WorkQueue<CopyJob> work_;
   ResultBox<CopyCompletion> done_;
   std::vector<std::thread> threads_;
-  std::uint32_t in_flight_ = 0;
+  std::uint32_t in_flight_ HC_OWNED_BY_REACTOR = 0;
 };
 
 }  // namespace hc

@@ -98,7 +98,10 @@ LmdbIndex::LmdbIndex(LmdbIndexOptions options, UniqueFd dir, EventFd event)
       dir_(std::move(dir)),
       map_bytes_(index_map_bytes(options_.pages_expected, options_.parts_expected)),
       results_(std::move(event)),
-      committer_([this] { run_committer(); }) {}
+      committer_([this] {
+        const RoleScope role(kCommitterRole);
+        run_committer();
+      }) {}
 
 LmdbIndex::~LmdbIndex() {
   batches_.close();

@@ -16,6 +16,7 @@
 #include "daemon/os/local_dir.h"
 #include "daemon/os/waitable.h"
 #include "daemon/os/work_queue.h"
+#include "proto/thread_roles.h"
 
 namespace hc {
 
@@ -42,16 +43,16 @@ class LmdbIndex final : public Index, public Waitable {
   ~LmdbIndex() override;
 
   // corrupt: the file is damaged. Nothing was changed; `reset` sets it aside and starts empty.
-  Result<void> open(const IndexIdentity& identity) override;
+  Result<void> open(const IndexIdentity& identity) override HC_REACTOR;
   IndexState state() const override { return state_; }
-  Result<void> visit(const IndexVisitor& visitor) override;
-  Result<void> reset(const IndexIdentity& identity) override;
-  void close() override;
+  Result<void> visit(const IndexVisitor& visitor) override HC_REACTOR;
+  Result<void> reset(const IndexIdentity& identity) override HC_REACTOR;
+  void close() override HC_REACTOR;
 
-  void commit(IndexBatch batch) override;
-  std::optional<Result<void>> poll() override;
-  void wait() override;
-  bool is_dead() const override;
+  void commit(IndexBatch batch) override HC_REACTOR;
+  std::optional<Result<void>> poll() override HC_REACTOR;
+  void wait() override HC_REACTOR;
+  bool is_dead() const override HC_REACTOR;
   int event_fd() const override { return results_.event_fd(); }
 
   // Room in the address space; grows.
@@ -60,17 +61,17 @@ class LmdbIndex final : public Index, public Waitable {
  private:
   std::string path(const char* suffix = "") const;
   Result<void> check_file() const;
-  Result<void> open_existing(const IndexIdentity& identity);
+  Result<void> open_existing(const IndexIdentity& identity) HC_REACTOR;
   Result<void> open_file();
   Result<void> replace_by_empty(const IndexIdentity& identity);
   Result<void> build_empty(const IndexIdentity& identity) const;
   void remove_lock_files() const;
 
-  void run_committer();
-  Result<void> run_batch(const IndexBatch& batch);
-  int write_growing(const IndexBatch& batch);
-  Error handle_failed_write(int rc);
-  Result<void> reopen();
+  void run_committer() HC_COMMITTER;
+  Result<void> run_batch(const IndexBatch& batch) HC_COMMITTER;
+  int write_growing(const IndexBatch& batch) HC_COMMITTER;
+  Error handle_failed_write(int rc) HC_COMMITTER;
+  Result<void> reopen() HC_COMMITTER;
 
   const LmdbIndexOptions options_;
   UniqueFd dir_;
@@ -79,7 +80,7 @@ class LmdbIndex final : public Index, public Waitable {
   std::optional<Error> dead_;  // what killed the environment; every later commit answers it
   IndexState state_;           // of the last committed batch
   bool damaged_ = false;
-  bool in_flight_ = false;
+  bool in_flight_ HC_OWNED_BY_REACTOR = false;
   WorkQueue<IndexBatch> batches_;
   ResultBox<Result<void>> results_;
   std::thread committer_;

@@ -9,7 +9,10 @@
 namespace hc {
 
 Disposer::Disposer() : state_(std::make_shared<State>()) {
-  std::thread([state = state_] { run(state); }).detach();
+  std::thread([state = state_] {
+    const RoleScope role(kDisposerRole);
+    run(state);
+  }).detach();
 }
 
 Disposer::~Disposer() {

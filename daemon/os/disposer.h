@@ -15,6 +15,7 @@
 #include <mutex>
 #include <vector>
 
+#include "proto/thread_roles.h"
 #include "shm/unique_fd.h"
 
 namespace hc {
@@ -27,9 +28,9 @@ class Disposer {
   Disposer(const Disposer&) = delete;
   Disposer& operator=(const Disposer&) = delete;
 
-  void dispose(std::shared_ptr<void> thing);
+  void dispose(std::shared_ptr<void> thing) HC_REACTOR;
   // Takes the open descriptors out of `fds`.
-  void dispose(std::vector<UniqueFd>& fds);
+  void dispose(std::vector<UniqueFd>& fds) HC_REACTOR;
   // Returns once everything queued before is destroyed (tests).
   void drain();
 
@@ -43,7 +44,7 @@ class Disposer {
     bool stopping = false;
     bool ended = false;
   };
-  static void run(const std::shared_ptr<State>& state);
+  static void run(const std::shared_ptr<State>& state) HC_DISPOSER;
 
   std::shared_ptr<State> state_;
 };

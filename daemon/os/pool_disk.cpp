@@ -15,7 +15,10 @@ PoolDisk::PoolDisk(std::vector<Volume> volumes, EventFd event, std::uint32_t thr
     auto& lane = *lanes_.emplace_back(std::make_unique<Lane>());
     lane.threads.reserve(threads);
     for (std::uint32_t i = 0; i < threads; ++i) {
-      lane.threads.emplace_back([this, &lane] { run(lane.work); });
+      lane.threads.emplace_back([this, &lane] {
+        const RoleScope role(kIoWorkerRole);
+        run(lane.work);
+      });
     }
   }
 }

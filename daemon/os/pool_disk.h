@@ -15,6 +15,7 @@
 #include "daemon/os/transfer.h"
 #include "daemon/os/volume_disk.h"
 #include "daemon/os/work_queue.h"
+#include "proto/thread_roles.h"
 
 namespace hc {
 
@@ -27,10 +28,10 @@ class PoolDisk final : public VolumeDisk {
   // Waits for what is in flight.
   ~PoolDisk() override;
 
-  Code submit(const DiskRequest& request) override;
-  void poll(std::vector<DiskCompletion>& out) override;
-  void wait() override;
-  std::uint32_t in_flight() const override { return in_flight_; }
+  Code submit(const DiskRequest& request) override HC_REACTOR;
+  void poll(std::vector<DiskCompletion>& out) override HC_REACTOR;
+  void wait() override HC_REACTOR;
+  std::uint32_t in_flight() const override HC_REACTOR { return in_flight_; }
   int event_fd() const override { return done_.event_fd(); }
   std::string description() const override;
 
@@ -44,12 +45,12 @@ class PoolDisk final : public VolumeDisk {
     std::vector<std::thread> threads;
   };
 
-  void run(WorkQueue<Transfer>& work);
+  void run(WorkQueue<Transfer>& work) HC_IO_WORKER;
 
   ResultBox<Done> done_;
   std::vector<std::unique_ptr<Lane>> lanes_;  // by volume
   std::uint32_t threads_;
-  std::uint32_t in_flight_ = 0;
+  std::uint32_t in_flight_ HC_OWNED_BY_REACTOR = 0;
 };
 
 }  // namespace hc

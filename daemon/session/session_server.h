@@ -18,6 +18,7 @@
 #include "daemon/os/gated_listener.h"
 #include "daemon/session/session.h"
 #include "proto/handshake.h"
+#include "proto/thread_roles.h"
 
 namespace hc {
 
@@ -49,89 +50,90 @@ class SessionServer final : public CompletionSink {
   ~SessionServer() override;
 
   // The engine is built with this object as its sink, so it comes later.
-  void bind(Engine& engine, const Uuid& daemon_instance);
+  void bind(Engine& engine, const Uuid& daemon_instance) HC_REACTOR;
 
   // Events of the epoll set.
-  void on_listener(Instant now);
-  void on_socket(std::uint32_t number);
-  void on_pidfd(std::uint32_t number);
+  void on_listener(Instant now) HC_REACTOR;
+  void on_socket(std::uint32_t number) HC_REACTOR;
+  void on_pidfd(std::uint32_t number) HC_REACTOR;
 
   // Takes requests from every ring; true when there was any.
-  bool drain_rings();
+  bool drain_rings() HC_REACTOR;
   // Publishes what was staged and wakes clients.
-  void publish();
+  void publish() HC_REACTOR;
   // Ends, switches and removes sessions as far as they can go; true when something moved.
-  bool reap(Instant now);
+  bool reap(Instant now) HC_REACTOR;
   // Serving has begun: clients that attached in hold attach again.
-  void end_holding();
+  void end_holding() HC_REACTOR;
   // Stops listening, refuses new operations and ends every session (stop of the daemon).
-  void end_all(Code code);
+  void end_all(Code code) HC_REACTOR;
 
-  void mark_sleeping();
-  void mark_awake();
+  void mark_sleeping() HC_REACTOR;
+  void mark_awake() HC_REACTOR;
   // A request waits that can be taken now.
-  bool rings_have_news() const;
+  bool rings_have_news() const HC_REACTOR;
   // Looks at the rings for some microseconds, or until one has news: a turn costs more than a look.
-  void watch_rings() const;
+  void watch_rings() const HC_REACTOR;
 
   void complete(SessionId session, const CompletionEntry& entry,
-                std::span<const FrameRef> frames) override;
+                std::span<const FrameRef> frames) override HC_REACTOR;
 
-  std::size_t open_count() const;
-  std::vector<SessionLine> list() const;
+  std::size_t open_count() const HC_REACTOR;
+  std::vector<SessionLine> list() const HC_REACTOR;
 
  private:
   // control.cpp
   void dispatch(Session& session, const MessageHeader& header,
-                std::span<const std::uint8_t> body, std::vector<UniqueFd>& fds);
+                std::span<const std::uint8_t> body, std::vector<UniqueFd>& fds) HC_REACTOR;
   Result<void> try_region(const SpaceDescriptor& space, std::span<const std::uint8_t> body,
-                          std::vector<UniqueFd>& fds);
+                          std::vector<UniqueFd>& fds) HC_REACTOR;
   void register_region(Session& session, const MessageHeader& header,
-                       std::span<const std::uint8_t> body, std::vector<UniqueFd>& fds);
+                       std::span<const std::uint8_t> body, std::vector<UniqueFd>& fds) HC_REACTOR;
   void unregister_region(Session& session, const MessageHeader& header,
-                         std::span<const std::uint8_t> body);
+                         std::span<const std::uint8_t> body) HC_REACTOR;
   void start_switch(Session& session, const MessageHeader& header,
-                    std::span<const std::uint8_t> body);
-  void finish_switch(Session& session);
-  void reply_stats(Session& session, const MessageHeader& header);
-  void reply(Session& session, const MessageHeader& request, const Result<void>& outcome);
+                    std::span<const std::uint8_t> body) HC_REACTOR;
+  void finish_switch(Session& session) HC_REACTOR;
+  void reply_stats(Session& session, const MessageHeader& header) HC_REACTOR;
+  void reply(Session& session, const MessageHeader& request, const Result<void>& outcome)
+      HC_REACTOR;
   void send(Session& session, const MessageHeader& header, std::span<const std::uint8_t> body,
-            std::span<const int> fds);
+            std::span<const int> fds) HC_REACTOR;
 
   // attach.cpp
   void attach(Session& session, const MessageHeader& header, std::span<const std::uint8_t> body,
-              std::vector<UniqueFd>& fds);
+              std::vector<UniqueFd>& fds) HC_REACTOR;
   Result<void> try_attach(Session& session, std::span<const std::uint8_t> body,
-                          std::vector<UniqueFd>& fds);
-  Result<void> adopt_pidfd(Session& session, UniqueFd& passed);
+                          std::vector<UniqueFd>& fds) HC_REACTOR;
+  Result<void> adopt_pidfd(Session& session, UniqueFd& passed) HC_REACTOR;
   Result<void> attach_to_engine(Session& session, const SpaceDescriptor& descriptor,
-                                std::uint16_t shards_on_node);
-  Result<void> watch_doorbell(Session& session);
-  std::vector<Session*> older_sessions(const Session& newer);
-  Result<void> may_supersede(const Session& newer);
-  void supersede(const Session& newer);
-  Result<void> reply_attached(Session& session, const MessageHeader& header);
+                                std::uint16_t shards_on_node) HC_REACTOR;
+  Result<void> watch_doorbell(Session& session) HC_REACTOR;
+  std::vector<Session*> older_sessions(const Session& newer) HC_REACTOR;
+  Result<void> may_supersede(const Session& newer) HC_REACTOR;
+  void supersede(const Session& newer) HC_REACTOR;
+  Result<void> reply_attached(Session& session, const MessageHeader& header) HC_REACTOR;
   Result<void> reply_holding(Session& session, const MessageHeader& header,
-                             const SpaceDescriptor& descriptor);
-  void send_arenas(Session& session, const MessageHeader& header);
-  void fill_reply(const Session& session, AttachReply& reply) const;
+                             const SpaceDescriptor& descriptor) HC_REACTOR;
+  void send_arenas(Session& session, const MessageHeader& header) HC_REACTOR;
+  void fill_reply(const Session& session, AttachReply& reply) const HC_REACTOR;
 
   // reaper.cpp
-  void end(Session& session, Code code, const std::string& reason);
-  bool reap_one(Session& session, Instant now);
-  void unmap(Session& session);
-  void publish_now(Session& session);
-  void hang_up(Session& session);
-  void remove(std::uint32_t number);
+  void end(Session& session, Code code, const std::string& reason) HC_REACTOR;
+  bool reap_one(Session& session, Instant now) HC_REACTOR;
+  void unmap(Session& session) HC_REACTOR;
+  void publish_now(Session& session) HC_REACTOR;
+  void hang_up(Session& session) HC_REACTOR;
+  void remove(std::uint32_t number) HC_REACTOR;
 
   // session_server.cpp
-  bool can_take(Session& session) const;
-  void accept_one(UniqueFd socket, Instant now);
-  bool drain_ring(Session& session);
-  void take_request(Session& session, const RequestEntry& entry);
-  void answer(Session& session, const RequestEntry& entry, Code code);
-  void stage(Session& session, const CompletionEntry& entry);
-  Session* by_engine_id(SessionId id);
+  bool can_take(Session& session) const HC_REACTOR;
+  void accept_one(UniqueFd socket, Instant now) HC_REACTOR;
+  bool drain_ring(Session& session) HC_REACTOR;
+  void take_request(Session& session, const RequestEntry& entry) HC_REACTOR;
+  void answer(Session& session, const RequestEntry& entry, Code code) HC_REACTOR;
+  void stage(Session& session, const CompletionEntry& entry) HC_REACTOR;
+  Session* by_engine_id(SessionId id) HC_REACTOR;
 
   Epoll& epoll_;
   std::optional<GatedListener> listener_;  // none once the daemon stops
