@@ -118,6 +118,10 @@ void StatusTableWriter::clear() {
   set_pages(0);
 }
 
+void StatusTableWriter::prefetch(const PageHash& hash) const {
+  __builtin_prefetch(&entries_[home_of(hash_words(hash), key_) & mask_], 1);
+}
+
 StatusTableWriter::Spot StatusTableWriter::find(const HashWords& hash) const {
   const std::uint64_t reach = std::min(capacity(), kStatusProbeMax);
   const std::uint64_t home = home_of(hash, key_);

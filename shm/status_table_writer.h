@@ -46,6 +46,9 @@ class [[nodiscard]] StatusTableWriter {
   // is then not listed, which readers take as absent.
   [[nodiscard]] Code put(const PageHash& hash, const PageStatus& status);
 
+  // Fetches the place of a page that will be put soon: a large table is in no cache.
+  void prefetch(const PageHash& hash) const;
+
   // Removes every page; one pass over the table.
   void clear();
 

@@ -49,6 +49,13 @@ bool PageKeeper::touch(PageId id) {
   return stored;
 }
 
+void PageKeeper::prefetch_status(PageId id) const {
+  const Page& page = core_.catalog->page(id);
+  if (page.in_use) {
+    core_.spaces->space(page.space).status->prefetch(page.hash);
+  }
+}
+
 void PageKeeper::publish_status(PageId id) {
   Catalog& catalog = *core_.catalog;
   const Page& page = catalog.page(id);

@@ -23,6 +23,8 @@ class PageKeeper {
   bool touch(PageId page);
   // Publishes the page's masks in its space's status table.
   void publish_status(PageId page);
+  // Fetches the place of a page that will be published soon.
+  void prefetch_status(PageId page) const;
   // Unlinks: not found any more from here on, its status entry gone.
   void unlink(PageId page);
   // Ends a linked page of which no part is left and that nobody uses. True when it is gone.

@@ -16,6 +16,7 @@ namespace {
 
 // Reads of one header that the kernel may refuse; then the slot counts as unreadable.
 constexpr std::uint8_t kScanTriesMax = 16;
+constexpr std::uint32_t kPrefetchAhead = 12;
 
 }  // namespace
 
@@ -285,6 +286,9 @@ void Recovery::install() {
   catalog.set_clock(clock_);
   for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
     const PageId page{id};
+    if (catalog.pages_max() - id > kPrefetchAhead) {
+      works_.pages.prefetch_status(PageId{id + kPrefetchAhead});
+    }
     if (catalog.page(page).in_use && !works_.pages.end_if_empty(page)) {
       works_.pages.publish_status(page);
       ++progress_.pages;
