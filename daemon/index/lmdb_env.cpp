@@ -163,8 +163,8 @@ int LmdbEnv::open_databases(LmdbOpen mode) {
   for (const auto& [name, database] :
        {std::pair{"spaces", &spaces_}, std::pair{"pages", &pages_}, std::pair{"meta", &meta_}}) {
     if (rc == 0) {
-      rc = call([&, name = name, database = database] {
-        return mdb_dbi_open(transaction.get(), name, flags, database);
+      rc = call([&, text = name, out = database] {
+        return mdb_dbi_open(transaction.get(), text, flags, out);
       });
     }
   }

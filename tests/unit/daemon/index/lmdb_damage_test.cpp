@@ -69,8 +69,8 @@ TEST_CASE("a rotten row is damage of the index, and so is a rotten space or stat
       GENERATE_REF(std::tuple{"pages", page_key(1, 4), 30},
                    std::tuple{"spaces", std::string("\0\0\0\1", 4), 20},
                    std::tuple{"meta", std::string("state"), 9});
-  change_value(dir.file("index.lmdb"), database, key, [at = at](std::string& bytes) {
-    bytes[static_cast<std::size_t>(at)] ^= 1;
+  change_value(dir.file("index.lmdb"), database, key, [place = at](std::string& bytes) {
+    bytes[static_cast<std::size_t>(place)] ^= 1;
   });
   const auto index = make_index(dir.str());
 
