@@ -245,9 +245,9 @@ Result<double> CommitBench::raw_stall() const {
   writer.pieces_per_s = pages_per_s_;
   writer.window_ns = window_ns();
   writer.flush_interval_ns = kCommitMs * kNsPerMs;
-  auto longest_ns = longest_stall(writer);
-  HC_TRY(longest_ns);
-  return static_cast<double>(*longest_ns) / 1e6;
+  auto stall = longest_stall(writer);
+  HC_TRY(stall);
+  return static_cast<double>(stall->longest_ns) / 1e6;
 }
 
 Result<void> CommitBench::run() {

@@ -173,7 +173,7 @@ Result<std::uint64_t> time_fdatasync(const std::string& path) {
   return monotonic_ns() - begin_ns;
 }
 
-Result<std::uint64_t> longest_stall(const RawWriter& writer) {
+Result<RawStall> longest_stall(const RawWriter& writer) {
   HC_CHECK(writer.piece_bytes % kDirectAlign == 0 && writer.span_bytes >= writer.piece_bytes);
   const UniqueFd fd(::open(writer.file.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));
   const std::unique_ptr<std::uint8_t, void (*)(void*)> piece(
@@ -186,7 +186,7 @@ Result<std::uint64_t> longest_stall(const RawWriter& writer) {
   const std::uint64_t begin_ns = monotonic_ns();
   std::uint64_t flushed_ns = begin_ns;
   std::uint64_t written_ns = 0;
-  std::uint64_t longest_ns = 0;
+  RawStall stall;
   std::uint64_t offset = 0;
   for (std::uint64_t i = 0; monotonic_ns() - begin_ns < writer.window_ns; ++i) {
     const auto due_ns = begin_ns + static_cast<std::uint64_t>(static_cast<double>(i) * period_ns);
@@ -196,7 +196,7 @@ Result<std::uint64_t> longest_stall(const RawWriter& writer) {
       return make_error(Code::io_error, writer.file + ": write", errno);
     }
     const std::uint64_t now_ns = monotonic_ns();
-    longest_ns = written_ns == 0 ? 0 : std::max(longest_ns, now_ns - written_ns);
+    stall.longest_ns = written_ns == 0 ? 0 : std::max(stall.longest_ns, now_ns - written_ns);
     written_ns = now_ns;
     offset = (offset + writer.piece_bytes) % writer.span_bytes;
     if (monotonic_ns() - flushed_ns >= writer.flush_interval_ns) {
@@ -204,9 +204,10 @@ Result<std::uint64_t> longest_stall(const RawWriter& writer) {
       if (::fdatasync(fd.get()) != 0) {
         return make_error(Code::io_error, writer.file + ": fdatasync", errno);
       }
+      ++stall.flushes;
     }
   }
-  return longest_ns;
+  return stall;
 }
 
 }  // namespace hc

@@ -52,7 +52,10 @@ struct RawWriter {
   std::uint64_t window_ns = 0;
   std::uint64_t flush_interval_ns = 0;
 };
-// The longest time between the ends of two of its writes, in ns, a flush in between or not.
-Result<std::uint64_t> longest_stall(const RawWriter& writer);
+struct RawStall {
+  std::uint64_t longest_ns = 0;  // between the ends of two writes, a flush in between or not
+  std::uint64_t flushes = 0;
+};
+Result<RawStall> longest_stall(const RawWriter& writer);
 
 }  // namespace hc

@@ -20,7 +20,9 @@ namespace hc {
 
 class UringDisk final : public VolumeDisk {
  public:
-  // How many requests can be in flight on that many volumes: the entries that the ring needs.
+  // How many requests can be in flight on that many volumes: the entries that the ring needs. One
+  // that goes in halves takes two; those that find no entry make the ring submit early, and its
+  // completions have twice as many places.
   static std::uint32_t entries_for(std::size_t volumes);
   // `registered`: the ring has its tables (Uring::create_tables).
   UringDisk(std::vector<Volume> volumes, Uring ring, bool registered);

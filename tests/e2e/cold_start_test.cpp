@@ -6,28 +6,12 @@
 #include <filesystem>
 #include <string>
 
-#include "e2e/daemon_process.h"
-#include "e2e/rank.h"
-#include "support/catch.h"
+#include "e2e/weights.h"
 
 namespace hc::test {
 namespace {
 
 constexpr Keys kKeys{1, 50, 0};
-
-RankOptions rank_of(const DaemonProcess& daemon, const std::string& weights = "1") {
-  RankOptions options;
-  options.socket = daemon.client_socket();
-  options.weight_version = weights;
-  return options;
-}
-
-void store_durably(const DaemonProcess& daemon, const Keys& keys,
-                   const std::string& weights = "1") {
-  Rank rank(rank_of(daemon, weights));
-  REQUIRE(rank.open() == HICACHE_OK);
-  REQUIRE(rank.store(keys, HICACHE_ACK_DURABLE).code == HICACHE_OK);
-}
 
 void kill_and_start(DaemonProcess& daemon, const std::string& mode) {
   daemon.kill_now();

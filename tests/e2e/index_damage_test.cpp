@@ -12,9 +12,7 @@
 #include <vector>
 
 #include "daemon/index/lmdb_pages.h"
-#include "e2e/daemon_process.h"
-#include "e2e/rank.h"
-#include "support/catch.h"
+#include "e2e/weights.h"
 
 namespace hc::test {
 namespace {
@@ -22,20 +20,6 @@ namespace {
 constexpr std::size_t kPageBytes = 4096;
 constexpr std::uint32_t kPages = 300;  // rows of several leaves under a branch
 constexpr Keys kFirst{1, 50, 0};
-
-RankOptions rank_of(const DaemonProcess& daemon, const std::string& weights = "1") {
-  RankOptions options;
-  options.socket = daemon.client_socket();
-  options.weight_version = weights;
-  return options;
-}
-
-void store_durably(const DaemonProcess& daemon, const Keys& keys,
-                   const std::string& weights = "1") {
-  Rank rank(rank_of(daemon, weights));
-  REQUIRE(rank.open() == HICACHE_OK);
-  REQUIRE(rank.store(keys, HICACHE_ACK_DURABLE).code == HICACHE_OK);
-}
 
 void store_many(const DaemonProcess& daemon) {
   for (std::uint64_t first = 1; first <= kPages; first += 50) {

@@ -44,14 +44,20 @@ TEST_CASE("a raw writer flushes within its window", "[ctl]") {
   writer.span_bytes = 64 << 10;
   writer.piece_bytes = 16 << 10;
   writer.pieces_per_s = 1000;
-  writer.window_ns = 20'000'000;
+  writer.window_ns = 100'000'000;
   writer.flush_interval_ns = 1'000'000;
   std::ofstream(writer.file) << std::string(writer.span_bytes, 'x');
 
-  const auto longest_ns = longest_stall(writer);
+  const auto stall = longest_stall(writer);
 
-  REQUIRE(longest_ns);
-  CHECK(*longest_ns > 0);
+  REQUIRE(stall);
+  CHECK(stall->longest_ns > 0);
+  CHECK(stall->flushes > 0);
+
+  writer.flush_interval_ns = 2 * writer.window_ns;
+  const auto without = longest_stall(writer);
+  REQUIRE(without);
+  CHECK(without->flushes == 0);
 }
 
 }  // namespace hc
