@@ -12,7 +12,9 @@ namespace hc {
 Engine::Engine(Disk& disk, Index& index, Copier& copier, CompletionSink& sink,
                const EngineOptions& options)
     : disk_(disk),
-      io_(std::make_unique<IoQueue>(disk, options.io_inflight_bytes)),
+      io_(options.volume_inflight_bytes.empty()
+              ? std::make_unique<IoQueue>(disk, options.io_inflight_bytes)
+              : std::make_unique<IoQueue>(disk, options.volume_inflight_bytes)),
       core_(std::make_unique<Core>(*io_, index, copier, sink, options)) {}
 
 Engine::~Engine() = default;
@@ -25,6 +27,7 @@ void Engine::route(const IoEvent& event) {
     case IoOwner::commit: works_->commit.on_sync(event); return;
     case IoOwner::superblock: on_superblock(event); return;
     case IoOwner::scan: on_scan(event); return;
+    case IoOwner::space: works_->steps.on_event(event); return;
   }
   HC_UNREACHABLE();
 }
@@ -67,6 +70,7 @@ void Engine::turn_works() {
   works_->forget.turn();
   verbs_->turn();
   works_->spiller.turn();
+  works_->steps.turn();
   if (state_ == EngineState::serving) {
     works_->commit.turn();
   }

@@ -101,6 +101,9 @@ void GroupCommit::turn() {
   if (state_ == State::idle && due() && core.superblock->is_durable()) {
     start();
   }
+  if (state_ == State::flushing) {
+    start_syncs();
+  }
   if (state_ == State::committing) {
     if (auto outcome = core.index.poll()) {
       outcome->has_value() ? succeed() : fail(outcome->error());
@@ -130,13 +133,19 @@ void GroupCommit::start() {
   if (HC_MUTANT(rows_before_flush)) {
     group_.flushes.clear();
   }
+  syncs_started_ = 0;
   syncs_left_ = static_cast<std::uint32_t>(group_.flushes.size());
-  for (const SlabId slab : group_.flushes) {
-    const FileId file = core.spaces->slabs().slab(slab).file();
-    core.io.start_sync(file, io_cookie(IoOwner::commit, slab.value));
-  }
   if (syncs_left_ == 0) {
     commit_rows();
+  }
+}
+
+// There may be more slabs than the queue has jobs.
+void GroupCommit::start_syncs() {
+  while (syncs_started_ < group_.flushes.size() && works_.core.io.can_start(IoKind::sync)) {
+    const SlabId slab = group_.flushes[syncs_started_++];
+    works_.core.io.start_sync(works_.core.spaces->slabs().slab(slab).file(),
+                              io_cookie(IoOwner::commit, slab.value));
   }
 }
 
@@ -144,7 +153,8 @@ void GroupCommit::collect_spaces() {
   for (Space* space : works_.core.spaces->all()) {
     if (!space->in_index) {
       group_.rows.spaces.push_back(
-          {space->number, space->descriptor, works_.core.family().shards_on_node});
+          {space->number, space->descriptor,
+           works_.core.family_of(space->number).shards_on_node});
     }
   }
 }
@@ -188,18 +198,19 @@ void GroupCommit::add_row(PageId id) {
   row.space = page.space;
   row.page = page.hash;
   row.last_access = page.last_access;
-  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
+  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(id); ++at) {
     const PartRef ref = core.catalog->ref(id, at);
     const Part& part = core.catalog->part(ref);
     if (part.l3 < L3State::written) {
       continue;
     }
-    const PartSpec& spec = core.family().parts[at];
-    row.parts.push_back({spec.kind, spec.shard, page.owner, 0, part.slot.value,
+    const PartSpec& spec = core.family_of(id).parts[at];
+    const std::uint16_t volume = core.slab_of(ref).volume();
+    row.parts.push_back({spec.kind, spec.shard, page.owner, volume, part.slot.value,
                          part.generation.value});
     if (part.l3 == L3State::written) {
       group_.written.push_back({ref, part.generation});
-      add_group_flush(*core.family().slabs[at]);
+      add_group_flush(part.slab);
     }
   }
   group_.touched.push_back({page.space, page.hash});
@@ -221,10 +232,12 @@ void GroupCommit::on_sync(const IoEvent& event) {
   HC_CHECK(state_ == State::flushing);
   HC_CHECK(syncs_left_ > 0);
   --syncs_left_;
+  const SlabId slab{static_cast<std::uint16_t>(io_value(event.cookie))};
+  works_.core.note_io(works_.core.spaces->slabs().slab(slab), event);
   const Code code = HC_FAILPOINT_FAILS(commit_slab_flushed) ? Code::io_error : event.code;
   if (code != Code::ok && !HC_MUTANT(failed_flush_believed)) {
     sync_code_ = code;
-    failed_syncs_.push_back(SlabId{static_cast<std::uint16_t>(io_value(event.cookie))});
+    failed_syncs_.push_back(slab);
     works_.spiller.note_failed_flush(failed_syncs_.back());
   }
   if (syncs_left_ > 0) {
@@ -260,7 +273,7 @@ void GroupCommit::settle_written(const Group::Written& written) {
   part.l3 = L3State::durable;
   part.repeats = 0;
   count_written(-1);
-  core.slab_of(written.ref)->mark_committed(part.slot);
+  core.slab_of(written.ref).mark_committed(part.slot);
   if (core.catalog->unsettled().contains(written.ref.value)) {
     core.catalog->unsettled().remove(written.ref.value);
   }
@@ -330,8 +343,8 @@ void GroupCommit::fail_unflushed() {
   std::vector<PartRef> lost;
   const LruList& unsettled = core.catalog->unsettled();
   for (std::uint32_t at = unsettled.oldest(); at != kNone32; at = unsettled.newer_than(at)) {
-    const auto slab = core.family().slabs[core.catalog->part_of(PartRef{at})];
-    if (std::find(failed_syncs_.begin(), failed_syncs_.end(), *slab) != failed_syncs_.end()) {
+    const SlabId slab = core.catalog->part(PartRef{at}).slab;
+    if (std::find(failed_syncs_.begin(), failed_syncs_.end(), slab) != failed_syncs_.end()) {
       lost.push_back(PartRef{at});
     }
   }

@@ -25,7 +25,7 @@ Result<void> Recovery::start() {
   });
   choose_reads();
   tries_.assign(firsts_.size(), 0);
-  return {};
+  return settle_space();
 }
 
 // The end of the candidates that name the same slot as `first`.
@@ -96,7 +96,7 @@ void Recovery::add_row(const IndexRow& row) {
   Core& core = works_.core;
   clock_ = std::max(clock_, row.last_access);
   const bool room = core.catalog != nullptr && core.spaces->find(row.space) != nullptr &&
-                    core.catalog->pages_free() > 0;
+                    core.catalog->pages_free(core.spaces->space(row.space).family) > 0;
   if (!room || core.catalog->find(row.space, row.page) != kNoPage) {
     unknown_rows_.push_back({row.space, row.page});
     note_unknown_slots(row);
@@ -105,42 +105,44 @@ void Recovery::add_row(const IndexRow& row) {
   const PageId page = works_.pages.find_or_create(row.space, row.page);
   core.catalog->page(page).last_access = row.last_access;
   for (const IndexRowPart& part : row.parts) {
-    const auto index = part_of_row(part);
-    if (!index) {
+    const auto place = place_of(core.family_of(page), part);
+    if (!place) {
       ++progress_.dropped;
       works_.commit.mark_dirty(page);
       continue;
     }
     core.catalog->page(page).owner = part.owner;
-    candidates_.push_back({*core.family().slabs[*index], SlotId{part.slot},
-                           core.catalog->ref(page, *index), Generation{part.generation}, false});
+    candidates_.push_back({place->slab, SlotId{part.slot}, core.catalog->ref(page, place->part),
+                           Generation{part.generation}, false});
   }
 }
 
 // The family's part that an entry of a row names, if its slot is there.
-std::optional<std::uint32_t> Recovery::part_of_row(const IndexRowPart& part) const {
-  const Core& core = works_.core;
-  const SpaceDescriptor& family = core.spaces->family().descriptor;
+std::optional<Recovery::Place> Recovery::place_of(const Family& family,
+                                                  const IndexRowPart& part) const {
+  const SpaceDescriptor& space = family.descriptor;
   const bool replicated = part.shard == kShardReplicated;
-  const bool fits = part.kind < family.kinds.size() && part.volume == 0 &&
-                    replicated == (family.kinds[part.kind].placement == Placement::replicated) &&
-                    (replicated || part.shard < family.world.shards());
+  const bool fits = part.kind < space.kinds.size() && part.volume < family.shares.size() &&
+                    replicated == (space.kinds[part.kind].placement == Placement::replicated) &&
+                    (replicated || part.shard < space.world.shards());
   if (!fits) {
     return std::nullopt;
   }
   const std::uint32_t index =
-      part_index(family, part.kind, replicated ? std::uint16_t{0} : part.shard);
-  const Slab* slab = core.spaces->slab_of(index);
-  return slab != nullptr && part.slot < slab->slot_count() ? std::optional(index) : std::nullopt;
+      part_index(space, part.kind, replicated ? std::uint16_t{0} : part.shard);
+  const auto& slab = family.slab(index, part.volume);
+  const bool there = slab && part.slot < works_.core.spaces->slabs().slab(*slab).slot_count();
+  return there ? std::optional(Place{index, *slab}) : std::nullopt;
 }
 
+// Of a space that nobody knows it can't be told whose slots it names: any family's.
 void Recovery::note_unknown_slots(const IndexRow& row) {
-  if (!works_.core.spaces->bound()) {
-    return;
-  }
-  for (const IndexRowPart& part : row.parts) {
-    if (const auto index = part_of_row(part)) {
-      unknown_slots_.push_back({*works_.core.family().slabs[*index], SlotId{part.slot}});
+  const SpaceSet& spaces = *works_.core.spaces;
+  for (std::uint16_t number = 0; number < spaces.family_count(); ++number) {
+    for (const IndexRowPart& part : row.parts) {
+      if (const auto place = place_of(spaces.family(FamilyNo{number}), part)) {
+        unknown_slots_.push_back({place->slab, SlotId{part.slot}});
+      }
     }
   }
 }
@@ -220,8 +222,8 @@ void Recovery::judge(Candidate& candidate, const IoEvent& event) {
     facts.header = parse_header_block(event.header_block, core.superblock->seed_of(page.space),
                                       header) == BlobVerdict::good;
   }
-  const BlobExpectation expected{core.family().kind_of(at),
-                                 core.family().payload_bytes(at),
+  const BlobExpectation expected{core.family_of(candidate.ref).kind_of(at),
+                                 core.payload_bytes(candidate.ref),
                                  page.hash,
                                  core.spaces->space(page.space).tags[at],
                                  candidate.slot,
@@ -249,6 +251,7 @@ void Recovery::install() {
     Part& part = catalog.part(candidate.ref);
     part.l3 = L3State::durable;
     part.slot = candidate.slot;
+    part.slab = candidate.slab;
     part.generation = candidate.generation;
   }
   for (std::uint16_t slab = 0; slab < core.spaces->slabs().count(); ++slab) {
@@ -263,6 +266,36 @@ void Recovery::install() {
     }
   }
   candidates_.clear();
+}
+
+// Space that no row speaks for goes back, before anything is granted. Every slot that a row names
+// will be live or wait in limbo, whatever its header says.
+Result<void> Recovery::settle_space() {
+  SlabSet& slabs = works_.core.spaces->slabs();
+  HC_TRY_VOID(slabs.remove_others());
+  std::vector<std::vector<bool>> used(slabs.count());
+  for (std::uint16_t slab = 0; slab < slabs.count(); ++slab) {
+    used[slab].resize(slabs.slab(SlabId{slab}).step_count());
+  }
+  for (const Candidate& at : candidates_) {
+    used[at.slab.value][slabs.slab(at.slab).step_of(at.slot)] = true;
+  }
+  for (const SlotRef& at : unknown_slots_) {
+    used[at.slab.value][slabs.slab(at.slab).step_of(at.slot)] = true;
+  }
+  for (std::uint16_t slab = 0; slab < slabs.count(); ++slab) {
+    HC_TRY_VOID(slabs.settle(SlabId{slab}, used[slab]));
+  }
+  for (std::uint16_t volume = 0; volume < slabs.volume_count(); ++volume) {
+    const StepLedger& ledger = slabs.ledger(volume);
+    if (ledger.over_budget()) {
+      log_warn("l3.over_budget", {{"volume", std::uint32_t{volume}},
+                                  {"budget_bytes", ledger.budget_bytes()},
+                                  {"used_bytes", ledger.charged_bytes()},
+                                  {"reason", "the budget was lowered: the oldest pages go"}});
+    }
+  }
+  return {};
 }
 
 // A slot that only rows name which are about to be erased waits for that as well.
@@ -312,7 +345,7 @@ void Recovery::install_slab(SlabId slab) {
   core.spaces->slabs().slab(slab).rebuild(live, limbo);
   std::sort(order.begin(), order.end());
   for (const auto& [access, ref] : order) {
-    core.slot_order.insert(*core.catalog, slab, ref);
+    core.slot_order.insert(*core.catalog, ref);
   }
 }
 

@@ -31,7 +31,7 @@ class Recovery {
   // Lazily: a slot that one row alone names is taken on that row's word; take_unread() says which.
   Recovery(Works& works, bool lazily) : works_(works), lazily_(lazily) {}
 
-  // Reads the index (blocking), adds its spaces and with the first of them the family.
+  // Reads the index (blocking), adds its spaces and with them their families.
   Result<void> start();
   // Issues header reads; true when everything has been judged and installed.
   bool turn();
@@ -52,9 +52,14 @@ class Recovery {
   void add_row(const IndexRow& row);
   void judge(Candidate& candidate, const IoEvent& event);
   void note_unknown_slots(const IndexRow& row);
-  std::optional<std::uint32_t> part_of_row(const IndexRowPart& part) const;
+  struct Place {
+    std::uint32_t part = 0;
+    SlabId slab{};
+  };
+  std::optional<Place> place_of(const Family& family, const IndexRowPart& part) const;
   void install();
   void install_slab(SlabId slab);
+  Result<void> settle_space();
   void report() const;
   void add_unknown_slots(SlabId slab, const std::vector<Slab::Live>& live,
                          std::vector<SlotId>& limbo);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "tests/sim/clients.h"
 #include "tests/sim/watch.h"
@@ -41,6 +42,7 @@ class Driver {
   void kill();
   void crash_and_boot();
   void check_budget();
+  void lower_budget();
 
   // actions.cpp
   void act();
@@ -56,6 +58,7 @@ class Driver {
   std::uint32_t draw_deadline_ms();
   std::optional<std::uint32_t> draw_open_session();
   std::uint16_t draw_shard();
+  std::uint32_t draw_version();
   void attach_some();
 
   // audit.cpp
@@ -77,6 +80,7 @@ class Driver {
   std::uint32_t family_ = 0;
   std::uint32_t next_crash_ = 0;
   std::uint32_t turns_ = 0;
+  std::vector<std::uint64_t> charged_;  // by volume, at the last look
 };
 
 }  // namespace hc::sim

@@ -22,6 +22,8 @@
 
 namespace hc::sim {
 
+inline constexpr std::uint16_t kNoVolume = 0xFFFF;
+
 enum class Crash : std::uint8_t {
   process,  // the kernel lives: what was written stays, what was in flight may land
   power,    // what was not synced is up to chance
@@ -60,6 +62,8 @@ class SimDisk final : public Disk {
   // The other side of the seam.
   void set_plan(const FaultPlan& plan) { plan_ = plan; }
   void set_volumes(std::uint16_t count) { volumes_ = count; }
+  // Every request on this volume fails from here on; kNoVolume: none does.
+  void set_dead_volume(std::uint16_t volume) { dead_volume_ = volume; }
   Instant next_due() const;
   // The process is gone: nothing is in flight, nothing is open.
   void crash(Crash how);
@@ -72,6 +76,8 @@ class SimDisk final : public Disk {
   void read_durable(FileId file, std::uint64_t offset_bytes, std::span<std::uint8_t> out) const;
   SimFile* file(FileId id) const { return open_[index_of(id)]; }
   SimFile* file_named(const std::string& name, std::uint16_t volume = 0);
+  // What the slab files of a volume have got.
+  std::uint64_t slab_bytes(std::uint16_t volume) const;
 
   // Since the last call.
   std::vector<DiskRead> take_reads();
@@ -115,6 +121,7 @@ class SimDisk final : public Disk {
   // By volume and name.
   std::map<std::pair<std::uint16_t, std::string>, std::unique_ptr<SimFile>> files_;
   std::uint16_t volumes_ = 1;
+  std::uint16_t dead_volume_ = kNoVolume;
   std::vector<SimFile*> open_;            // by the id without its volume; null: closed
   std::vector<Pending> pending_;
   std::vector<DiskRead> reads_;

@@ -23,11 +23,13 @@ using BlockBytes = std::array<std::uint8_t, kBlockBytes>;
 
 class SimFile {
  public:
-  SimFile(std::string name, std::uint64_t size_bytes) : name_(std::move(name)) {
+  SimFile(std::string name, std::uint16_t volume, std::uint64_t size_bytes)
+      : name_(std::move(name)), volume_(volume) {
     grow(size_bytes);
   }
 
   const std::string& name() const { return name_; }
+  std::uint16_t volume() const { return volume_; }
   bool is_slab() const { return name_.rfind("slab-", 0) == 0; }
   std::uint64_t size_bytes() const { return blocks_.size() * std::uint64_t{kBlockBytes}; }
   std::size_t block_count() const { return blocks_.size(); }
@@ -77,6 +79,7 @@ class SimFile {
   const BlockBytes* choose(const Block& block, Prng& prng) const;
 
   std::string name_;
+  std::uint16_t volume_;
   std::vector<Block> blocks_;
 };
 

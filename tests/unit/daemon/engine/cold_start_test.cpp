@@ -172,8 +172,8 @@ TEST_CASE("recovery: an orphan is free: written, but its commit never came") {
   rank = bench.attach(0);
 
   CHECK_FALSE(bench.is_there(rank, 1));
-  Slab& slab = *bench.engine->core().spaces->slab_of(0);
-  CHECK(slab.free_count() == slab.slot_count());
+  Slab& slab = bench.slab_of(0);
+  CHECK(slab.live_count() + slab.limbo_count() == 0);
 }
 
 TEST_CASE("recovery: a mapped slot whose header names another page is not live") {
@@ -275,7 +275,7 @@ TEST_CASE("recovery: a slot that an unknown row names waits for the erase of tha
 
   bench.restart();
 
-  Slab& slab = *bench.engine->core().spaces->slab_of(0);
+  Slab& slab = bench.slab_of(0);
   CHECK(slab.state(SlotId{slot}) == SlotState::limbo);
   bench.run_for(500);
   CHECK(slab.state(SlotId{slot}) == SlotState::free);
