@@ -121,6 +121,7 @@ Scenario draw_scenario(Prng& prng, std::uint32_t family, bool big) {
   options.spill.min_uses = prng.between32(1, 3);
   options.spill.dirty_percent = prng.one_in(2) ? 100 : prng.between32(1, 90);
   options.sessions_max = 8;
+  options.drop_missing_volumes = true;  // a clear may come with fewer volumes
   options.ops_max = prng.one_in(4) ? 6 : 64;
   options.items_max = prng.one_in(4) ? 40 : 2048;
   options.leases_max = prng.one_in(4) ? 6 : 64;
