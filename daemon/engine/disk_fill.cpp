@@ -24,11 +24,19 @@ void DiskFill::start(PartRef ref) {
   works_.pages.busy(core.catalog->page_of(ref));
   // Started here without a look at the queue: what waits there may fail and call back into the
   // verb that is starting this one.
-  if (queue_.empty() && core.io.can_start(IoKind::read_blob)) {
+  if (queue_.empty() && core.io.can_start(IoKind::read_blob) && !is_unreachable(ref)) {
     read(ref);
   } else {
     queue_.push_back(ref);
   }
+}
+
+// On a dead volume, while others serve.
+bool DiskFill::is_unreachable(PartRef ref) const {
+  const Core& core = works_.core;
+  const Part& part = core.catalog->part(ref);
+  return core.spaces->slabs().volume_count() > 1 &&
+         core.health.is_dead(core.spaces->slabs().slab(part.slab).volume());
 }
 
 void DiskFill::read(PartRef ref) {
@@ -39,9 +47,16 @@ void DiskFill::read(PartRef ref) {
     fail(ref, BlobVerdict::good, false);
     return;
   }
-  Slab& slab = *core.slab_of(ref);
+  if (is_unreachable(ref)) {
+    ++core.counters.parts_unreachable;
+    works_.spiller.drop_stored(ref, false);  // else a new store of it would find nothing to copy
+    fail(ref, BlobVerdict::good, false);
+    return;
+  }
+  Slab& slab = core.slab_of(ref);
   slab.pin(part.slot);
   part.read_slot = part.slot;
+  part.read_slab = part.slab;
   const BlobPlace place{slab.file(), slab.slot_offset(part.slot),
                         core.frames_of(ref).payload(part.frame),
                         slab.header().slot_bytes - kBlockBytes};
@@ -73,8 +88,11 @@ void DiskFill::on_read(const IoEvent& event) {
   HC_CHECK(reading_ > 0);
   --reading_;
   ++core.counters.reads;
-  core.slab_of(ref)->unpin(part.read_slot);
+  Slab& slab = core.spaces->slabs().slab(part.read_slab);
+  slab.unpin(part.read_slot);
+  core.note_io(slab, event);
   part.read_slot = kNoSlot;
+  part.read_slab = kNoSlab;
   const bool dropped = core.catalog->page(core.catalog->page_of(ref)).doomed ||
                        part.l3 < L3State::written;
   if (dropped) {
@@ -86,7 +104,7 @@ void DiskFill::on_read(const IoEvent& event) {
     fail(ref, BlobVerdict::good, event.device_failed());  // else: a miss this time, no more
     return;
   }
-  core.counters.bytes_read += core.slab_of(ref)->header().slot_bytes;
+  core.counters.bytes_read += slab.header().slot_bytes;
   const BlobVerdict verdict = judge(ref, event);
   if (verdict != BlobVerdict::good) {
     fail(ref, verdict, false);

@@ -31,6 +31,7 @@ class DiskFill {
 
  private:
   void read(PartRef ref);  // needs room in the io queue
+  bool is_unreachable(PartRef ref) const;
   void fail(PartRef ref, BlobVerdict verdict, bool device_failed);
   BlobVerdict judge(PartRef ref, const IoEvent& event);
 

@@ -89,6 +89,7 @@ class Engine {
   Core& core() { return *core_; }
   const Core& core() const { return *core_; }
   PageKeeper& pages() { return works_->pages; }
+  StepMover& steps() { return works_->steps; }
   const LoadProgress& load_progress() const { return load_progress_; }
   bool scanning_behind() const { return scan_behind_ != nullptr; }  // of a lazy load
   bool rebuilding() const { return rebuild_ != nullptr; }           // slots are read for the index

@@ -16,8 +16,6 @@ namespace {
 
 // After that many failures in a row nobody waits for a commit any more.
 constexpr std::uint32_t kFailuresMax = 3;
-// Pages looked at for one group when every row is put again: a few milliseconds.
-constexpr std::uint32_t kAgainLooksMax = 8192;
 // Among the syncs of slabs: that of the notes.
 constexpr std::uint32_t kNotesSync = 0xFFFF;
 
@@ -56,6 +54,9 @@ void GroupCommit::add_erase(SpaceNo space, const PageHash& hash, FreeToken token
 void GroupCommit::add_limbo(SlotRef slot) { limbo_.push_back(slot); }
 
 void GroupCommit::add_flush(SlabId slab) {
+  if (!has_work()) {
+    first_waiting_ = works_.core.now;
+  }
   if (std::find(flushes_.begin(), flushes_.end(), slab) == flushes_.end()) {
     flushes_.push_back(slab);
   }
@@ -64,7 +65,8 @@ void GroupCommit::add_flush(SlabId slab) {
 void GroupCommit::request_soon() { soon_ = true; }
 
 bool GroupCommit::has_work() const {
-  return !dirty_.empty() || !erases_.empty() || !limbo_.empty() || state_dirty_ || again_;
+  return !dirty_.empty() || !erases_.empty() || !limbo_.empty() || !flushes_.empty() ||
+         state_dirty_ || again_;
 }
 
 bool GroupCommit::is_failing() const {
@@ -123,6 +125,9 @@ void GroupCommit::turn() {
   if (state_ == State::noting) {
     turn_notes();
   }
+  if (state_ == State::flushing) {
+    start_syncs();
+  }
   if (state_ == State::committing) {
     if (auto outcome = core.index.poll()) {
       outcome->has_value() ? succeed() : fail(outcome->error());
@@ -179,17 +184,23 @@ void GroupCommit::start_flush() {
   if (HC_MUTANT(rows_before_flush)) {
     group_.flushes.clear();
   }
+  syncs_started_ = 0;
   syncs_left_ = static_cast<std::uint32_t>(group_.flushes.size());
   if (notes_.wrote_notes()) {
     ++syncs_left_;
     core.io.start_sync(core.notes->file(), io_cookie(IoOwner::commit, kNotesSync));
   }
-  for (const SlabId slab : group_.flushes) {
-    const FileId file = core.spaces->slabs().slab(slab).file();
-    core.io.start_sync(file, io_cookie(IoOwner::commit, slab.value));
-  }
   if (syncs_left_ == 0) {
     commit_rows();
+  }
+}
+
+// There may be more slabs than the queue has jobs.
+void GroupCommit::start_syncs() {
+  while (syncs_started_ < group_.flushes.size() && works_.core.io.can_start(IoKind::sync)) {
+    const SlabId slab = group_.flushes[syncs_started_++];
+    works_.core.io.start_sync(works_.core.spaces->slabs().slab(slab).file(),
+                              io_cookie(IoOwner::commit, slab.value));
   }
 }
 
@@ -197,7 +208,8 @@ void GroupCommit::collect_spaces() {
   for (Space* space : works_.core.spaces->all()) {
     if (!space->in_index) {
       group_.rows.spaces.push_back(
-          {space->number, space->descriptor, works_.core.family().shards_on_node});
+          {space->number, space->descriptor,
+           works_.core.family_of(space->number).shards_on_node});
     }
   }
 }
@@ -234,26 +246,6 @@ void GroupCommit::collect_puts() {
   }
 }
 
-// The index is new and empty: no row of it can name a slot that is not the page's any more.
-void GroupCommit::collect_again() {
-  Core& core = works_.core;
-  if (!again_) {
-    return;
-  }
-  const std::uint32_t end =
-      core.catalog == nullptr ? 0
-                              : std::min(core.catalog->pages_max(), again_next_ + kAgainLooksMax);
-  for (; again_next_ < end; ++again_next_) {
-    const PageId id{again_next_};
-    const Page& page = core.catalog->page(id);
-    if (page.in_use && !page.doomed && core.catalog->has_stored_part(id)) {
-      add_row(id);
-    }
-  }
-  again_ = core.catalog != nullptr && again_next_ < core.catalog->pages_max();
-  soon_ = again_;
-}
-
 void GroupCommit::add_row(PageId id) {
   Core& core = works_.core;
   const Page& page = core.catalog->page(id);
@@ -261,18 +253,19 @@ void GroupCommit::add_row(PageId id) {
   row.space = page.space;
   row.page = page.hash;
   row.last_access = page.last_access;
-  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
+  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(id); ++at) {
     const PartRef ref = core.catalog->ref(id, at);
     const Part& part = core.catalog->part(ref);
     if (part.l3 < L3State::written) {
       continue;
     }
-    const PartSpec& spec = core.family().parts[at];
-    row.parts.push_back({spec.kind, spec.shard, page.owner, 0, part.slot.value,
+    const PartSpec& spec = core.family_of(id).parts[at];
+    const std::uint16_t volume = core.slab_of(ref).volume();
+    row.parts.push_back({spec.kind, spec.shard, page.owner, volume, part.slot.value,
                          part.generation.value});
     if (part.l3 == L3State::written) {
       group_.written.push_back({ref, part.generation});
-      add_group_flush(*core.family().slabs[at]);
+      add_group_flush(part.slab);
     }
   }
   group_.touched.push_back({page.space, page.hash});
@@ -301,6 +294,7 @@ void GroupCommit::on_sync(const IoEvent& event) {
   }
   if (io_value(event.cookie) != kNotesSync) {
     const SlabId slab{static_cast<std::uint16_t>(io_value(event.cookie))};
+    works_.core.note_io(works_.core.spaces->slabs().slab(slab), event);
     works_.spiller.note_flush(slab, failed);
     if (failed) {
       failed_syncs_.push_back(slab);
@@ -341,7 +335,7 @@ void GroupCommit::settle_written(const Group::Written& written) {
   part.l3 = L3State::durable;
   part.repeats = 0;
   count_written(-1);
-  core.slab_of(written.ref)->mark_committed(part.slot);
+  core.slab_of(written.ref).mark_committed(part.slot);
   if (core.catalog->unsettled().contains(written.ref.value)) {
     core.catalog->unsettled().remove(written.ref.value);
   }

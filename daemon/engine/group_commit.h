@@ -87,6 +87,7 @@ class GroupCommit {
 
   bool due() const;
   void start();
+  void start_syncs();
   void collect_spaces();
   void collect_erases();
   void collect_puts();
@@ -117,6 +118,7 @@ class GroupCommit {
   Group group_;
   std::uint64_t written_waiting_ = 0;           // parts written and not yet durable
   std::uint32_t syncs_left_ = 0;
+  std::size_t syncs_started_ = 0;
   Code sync_code_ = Code::ok;
   std::vector<SlabId> failed_syncs_;
   Instant first_waiting_{};                     // when the oldest waiting row came

@@ -11,6 +11,13 @@
 
 namespace hc {
 
+namespace {
+
+// Pages looked at for one group when every row is put again: a few milliseconds.
+constexpr std::uint32_t kAgainLooksMax = 8192;
+
+}  // namespace
+
 // Everything goes back to the queues, by key: a record may serve another page by now.
 void GroupCommit::requeue(const Group& group) {
   Core& core = works_.core;
@@ -41,6 +48,26 @@ void GroupCommit::repair_index() {
   }
 }
 
+// The index is new and empty: no row of it can name a slot that is not the page's any more.
+void GroupCommit::collect_again() {
+  Core& core = works_.core;
+  if (!again_) {
+    return;
+  }
+  const std::uint32_t end =
+      core.catalog == nullptr ? 0
+                              : std::min(core.catalog->pages_max(), again_next_ + kAgainLooksMax);
+  for (; again_next_ < end; ++again_next_) {
+    const PageId id{again_next_};
+    const Page& page = core.catalog->page(id);
+    if (page.in_use && !page.doomed && core.catalog->has_stored_part(id)) {
+      add_row(id);
+    }
+  }
+  again_ = core.catalog != nullptr && again_next_ < core.catalog->pages_max();
+  soon_ = again_;
+}
+
 // After a failed sync no written part of that slab is believed any more, whether or not it was in
 // the group: the kernel may have dropped its bytes and marked them clean.
 void GroupCommit::fail_unflushed() {
@@ -51,8 +78,8 @@ void GroupCommit::fail_unflushed() {
   std::vector<PartRef> lost;
   const LruList& unsettled = core.catalog->unsettled();
   for (std::uint32_t at = unsettled.oldest(); at != kNone32; at = unsettled.newer_than(at)) {
-    const auto slab = core.family().slabs[core.catalog->part_of(PartRef{at})];
-    if (std::find(failed_syncs_.begin(), failed_syncs_.end(), *slab) != failed_syncs_.end()) {
+    const SlabId slab = core.catalog->part(PartRef{at}).slab;
+    if (std::find(failed_syncs_.begin(), failed_syncs_.end(), slab) != failed_syncs_.end()) {
       lost.push_back(PartRef{at});
     }
   }

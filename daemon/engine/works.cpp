@@ -1,20 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// works: the tables that come with a family.
+// works: the tables that come with families.
 #include "daemon/engine/works.h"
 
+#include "daemon/log/log.h"
+
 namespace hc {
+
+void Core::note_io(const Slab& slab, const IoEvent& event) {
+  if (!health.note(slab.volume(), event.device_failed(), now)) {
+    return;
+  }
+  const bool dead = health.is_dead(slab.volume());
+  counters.volumes_died += dead ? 1U : 0U;
+  if (dead) {
+    log_warn("volume.dead",
+             {{"volume", std::uint32_t{slab.volume()}},
+              {"reason", make_error(event.code, "everything on it fails: its pages are misses",
+                                    event.sys_errno).message()}});
+  } else {
+    log_info("volume.back", {{"volume", std::uint32_t{slab.volume()}}});
+  }
+}
 
 void Works::open_catalog() {
   if (!core.spaces->bound()) {
     return;
   }
   if (core.catalog == nullptr) {
-    core.catalog = std::make_unique<Catalog>(
-        core.spaces->pages_max(), static_cast<std::uint32_t>(core.family().parts.size()));
+    core.catalog = std::make_unique<Catalog>();
+  }
+  for (std::uint16_t number = core.catalog->families(); number < core.spaces->family_count();
+       ++number) {
+    const Family& family = core.spaces->family(FamilyNo{number});
+    core.catalog->add_family(family.pages_max, static_cast<std::uint32_t>(family.parts.size()));
   }
   admission.open();
   for (std::uint16_t id = 0; id < core.spaces->slabs().count(); ++id) {
-    core.slot_order.add_slab(SlabId{id}, core.spaces->slabs().slab(SlabId{id}).slot_count());
+    core.slot_order.add_slab(SlabId{id}, core.spaces->slabs().slab(SlabId{id}));
   }
 }
 

@@ -17,6 +17,8 @@ constexpr std::uint32_t kPiecesMax = kDiskRequestsMax;
 // Reads leave room for the syncs of a group commit and the superblock; writes leave room for reads
 // too, so that a read never waits behind spills for a job.
 constexpr std::uint32_t kJobsKeptForSyncs = 2 * kPartsMax + 4;
+// Syncs leave room for the superblock and for steps that come and go.
+constexpr std::uint32_t kJobsKeptForSpace = 2 * kVolumesMax + 4;
 constexpr std::uint32_t kJobsKeptForReads = kJobsMax / 4;
 
 }  // namespace
@@ -24,11 +26,18 @@ constexpr std::uint32_t kJobsKeptForReads = kJobsMax / 4;
 void IoQueue::FreeAligned::operator()(std::uint8_t* memory) const { std::free(memory); }
 
 IoQueue::IoQueue(Disk& disk, std::uint64_t inflight_bytes_max)
+    : IoQueue(disk, std::vector<std::uint64_t>(disk.volume_count(), inflight_bytes_max)) {}
+
+IoQueue::IoQueue(Disk& disk, const std::vector<std::uint64_t>& inflight_bytes_max)
     : disk_(disk),
-      inflight_bytes_max_(inflight_bytes_max),
+      lanes_(inflight_bytes_max.size()),
       jobs_(kJobsMax),
       piece_bytes_(kPiecesMax),
       piece_job_(kPiecesMax) {
+  HC_CHECK(lanes_.size() == disk.volume_count());
+  for (std::size_t volume = 0; volume < lanes_.size(); ++volume) {
+    lanes_[volume].bytes_max = inflight_bytes_max[volume];
+  }
   const std::size_t bytes = std::size_t{kJobsMax} * kBlockBytes;
   headers_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(kBlockBytes, bytes)));
   HC_CHECK(headers_ != nullptr);
@@ -47,7 +56,9 @@ bool IoQueue::is_read(IoKind kind) {
 
 bool IoQueue::can_start(IoKind kind) const {
   std::size_t kept = is_read(kind) ? kJobsKeptForSyncs : kJobsKeptForSyncs + kJobsKeptForReads;
-  if (!moves_bytes(kind) || kind == IoKind::write_raw) {
+  if (kind == IoKind::sync) {
+    kept = kJobsKeptForSpace;
+  } else if (!moves_bytes(kind) || kind == IoKind::write_raw) {
     kept = 0;
   }
   return free_jobs_.size() > kept;
@@ -85,7 +96,8 @@ std::span<std::uint8_t> IoQueue::header_buffer(std::uint32_t job) {
 
 void IoQueue::enqueue(std::uint32_t job) {
   const IoKind kind = jobs_[job].kind;
-  (is_read(kind) ? reads_ : moves_bytes(kind) ? writes_ : syncs_).push_back(job);
+  Lane& lane = lane_of(jobs_[job].place.file);
+  (is_read(kind) ? lane.reads : moves_bytes(kind) ? lane.writes : syncs_).push_back(job);
   pump();
 }
 
@@ -124,8 +136,12 @@ void IoQueue::start_space(IoKind kind, const FileRange& range, std::uint64_t coo
 // A sync covers only writes that have completed, so it needs no order against the queues.
 void IoQueue::pump() {
   pump(syncs_);
-  pump(reads_);
-  pump(writes_);
+  for (Lane& lane : lanes_) {
+    pump(lane.reads);
+  }
+  for (Lane& lane : lanes_) {
+    pump(lane.writes);
+  }
 }
 
 void IoQueue::pump(std::deque<std::uint32_t>& queue) {
@@ -145,7 +161,9 @@ bool IoQueue::submit_piece(std::uint32_t index) {
   Job& job = jobs_[index];
   const std::uint64_t left = job.total_bytes - job.next_byte;
   const std::uint64_t bytes = std::min<std::uint64_t>(left, kIoPieceBytes);
-  const bool too_much = bytes_in_flight_ > 0 && bytes_in_flight_ + bytes > inflight_bytes_max_;
+  Lane& lane = lane_of(job.place.file);
+  const bool too_much =
+      lane.bytes_in_flight > 0 && lane.bytes_in_flight + bytes > lane.bytes_max;
   if (free_pieces_.empty() || (too_much && moves_bytes(job.kind))) {
     return false;
   }
@@ -182,6 +200,7 @@ bool IoQueue::submit_piece(std::uint32_t index) {
   piece_job_[request.ticket] = index;
   piece_bytes_[request.ticket] = bytes;
   bytes_in_flight_ += bytes;
+  lane.bytes_in_flight += bytes;
   job.next_byte += bytes;
   ++job.pieces;
   return true;
@@ -196,6 +215,7 @@ void IoQueue::complete_piece(const DiskCompletion& completion, std::vector<IoEve
   HC_CHECK(job.pieces > 0);
   HC_CHECK(bytes_in_flight_ >= piece_bytes_[piece]);
   bytes_in_flight_ -= piece_bytes_[piece];
+  lane_of(job.place.file).bytes_in_flight -= piece_bytes_[piece];
   free_pieces_.push_back(piece);
   --job.pieces;
   if (completion.code != Code::ok && job.code == Code::ok) {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// io_queue: blob I/O as pieces of at most 1 MiB, bounded by bytes in flight, reads before writes.
+// io_queue: blob I/O as pieces of at most 1 MiB, bounded by bytes in flight on each volume, reads
+// before writes.
 //
 // Owner: the reactor thread.
 // Invariants:
 //   - the header buffer of a job and the caller's payload belong to the job until its event
 //   - every started job ends in exactly one event
-//   - pieces in flight never name more than `inflight_bytes_max` bytes (one piece is always let
-//     through, so that a bound below a piece can't stop the queue)
+//   - pieces in flight on a volume never name more than its bound of bytes (one piece is always let
+//     through, so that a bound below a piece can't stop the queue); a volume at its bound holds
+//     nobody else's pieces back
 #pragma once
 
 #include <cerrno>
@@ -65,7 +67,9 @@ struct FileRange {
 
 class IoQueue {
  public:
+  // The same bound for every volume, or one for each.
   IoQueue(Disk& disk, std::uint64_t inflight_bytes_max);
+  IoQueue(Disk& disk, const std::vector<std::uint64_t>& inflight_bytes_max);
 
   // True when a job of this direction can be started now.
   bool can_start(IoKind kind) const;
@@ -121,7 +125,15 @@ class IoQueue {
 
   Disk& disk_;
   std::uint64_t bytes_in_flight_ = 0;
-  std::uint64_t inflight_bytes_max_;
+  struct Lane {
+    std::deque<std::uint32_t> reads;   // jobs with pieces still to submit
+    std::deque<std::uint32_t> writes;
+    std::uint64_t bytes_in_flight = 0;
+    std::uint64_t bytes_max = 0;
+  };
+  Lane& lane_of(FileId file) { return lanes_[volume_of(file)]; }
+
+  std::vector<Lane> lanes_;                    // by volume
   std::uint32_t jobs_in_use_ = 0;
   std::vector<Job> jobs_;
   std::vector<std::uint32_t> free_jobs_;
@@ -129,8 +141,6 @@ class IoQueue {
   std::vector<std::uint64_t> piece_bytes_;     // by piece ticket
   std::vector<std::uint32_t> piece_job_;
   std::vector<std::uint32_t> free_pieces_;
-  std::deque<std::uint32_t> reads_;            // jobs with pieces still to submit
-  std::deque<std::uint32_t> writes_;
   std::deque<std::uint32_t> syncs_;
   std::unique_ptr<std::uint8_t, FreeAligned> headers_;
   std::vector<DiskCompletion> completions_;

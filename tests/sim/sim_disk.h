@@ -22,6 +22,8 @@
 
 namespace hc::sim {
 
+inline constexpr std::uint16_t kNoVolume = 0xFFFF;
+
 enum class Crash : std::uint8_t {
   process,  // the kernel lives: what was written stays, what was in flight may land
   power,    // what was not synced is up to chance
@@ -52,6 +54,10 @@ class SimDisk final : public Disk {
                          std::span<const std::uint8_t> bytes) override;
   Result<void> punch_now(FileId file, std::uint64_t offset_bytes,
                          std::uint64_t length_bytes) override;
+  Result<void> allocate_now(FileId file, std::uint64_t offset_bytes,
+                            std::uint64_t length_bytes) override;
+  Result<std::optional<std::uint64_t>> next_data(FileId file,
+                                                 std::uint64_t offset_bytes) override;
   Code submit(const DiskRequest& request) override;
   void poll(std::vector<DiskCompletion>& out) override;
   void wait() override;
@@ -60,6 +66,8 @@ class SimDisk final : public Disk {
   // The other side of the seam.
   void set_plan(const FaultPlan& plan) { plan_ = plan; }
   void set_volumes(std::uint16_t count) { volumes_ = count; }
+  // Every request on this volume fails from here on; kNoVolume: none does.
+  void set_dead_volume(std::uint16_t volume) { dead_volume_ = volume; }
   Instant next_due() const;
   // The process is gone: nothing is in flight, nothing is open.
   void crash(Crash how);
@@ -72,6 +80,8 @@ class SimDisk final : public Disk {
   void read_durable(FileId file, std::uint64_t offset_bytes, std::span<std::uint8_t> out) const;
   SimFile* file(FileId id) const { return open_[index_of(id)]; }
   SimFile* file_named(const std::string& name, std::uint16_t volume = 0);
+  // What the slab files of a volume have got.
+  std::uint64_t slab_bytes(std::uint16_t volume) const;
 
   // Since the last call.
   std::vector<DiskRead> take_reads();
@@ -94,6 +104,7 @@ class SimDisk final : public Disk {
   static std::size_t index_of(FileId file) { return file.value & ((1U << kFileVolumeShift) - 1); }
   SimFile& opened(FileId file) const { return *open_[index_of(file)]; }
   void check(const DiskRequest& request);
+  bool range_call_fails();
   std::int64_t draw_delay(DiskOp op);
   DiskCompletion complete(Pending& pending);
   Code refuse(Pending& pending);
@@ -115,6 +126,7 @@ class SimDisk final : public Disk {
   // By volume and name.
   std::map<std::pair<std::uint16_t, std::string>, std::unique_ptr<SimFile>> files_;
   std::uint16_t volumes_ = 1;
+  std::uint16_t dead_volume_ = kNoVolume;
   std::vector<SimFile*> open_;            // by the id without its volume; null: closed
   std::vector<Pending> pending_;
   std::vector<DiskRead> reads_;

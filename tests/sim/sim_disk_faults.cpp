@@ -11,6 +11,11 @@ namespace hc::sim {
 DiskCompletion SimDisk::complete(Pending& pending) {
   DiskCompletion out;
   out.ticket = pending.request.ticket;
+  if (volume_of(pending.request.file) == dead_volume_) {
+    out.code = fault("fault dead volume", Code::io_error);
+    out.sys_errno = EIO;
+    return out;
+  }
   if (pending.request.op != DiskOp::sync && prng_.per_10k(plan_.transient)) {
     out.code = refuse(pending);
     out.sys_errno = prng_.one_in(2) ? ENOMEM : ECANCELED;
@@ -75,7 +80,8 @@ void SimDisk::misdirect(const DiskRequest& request, std::span<const std::uint8_t
   const std::uint64_t slot = prng_.below(header->slot_count);
   const std::uint64_t inside = (request.offset_bytes - kFirstSlotOffset) % header->slot_bytes;
   const std::uint64_t offset = kFirstSlotOffset + slot * header->slot_bytes + inside;
-  if (offset + bytes.size() > victim->size_bytes()) {
+  if (offset + bytes.size() > victim->size_bytes() ||
+      !victim->has_space(offset / kBlockBytes, bytes.size() / kBlockBytes)) {
     return;
   }
   trace_.add("misdirected", request.offset_bytes, offset, bytes.size(), victim == &meant ? 1 : 0);
