@@ -110,7 +110,7 @@ const std::vector<std::pair<std::string, std::string>> kBadFiles = {
     {"[cold_start]\nload_verify = \"later\"\n",
      ":2: cold_start.load_verify = 'later': must be before or lazy"},
     {"[l2]\n\"a\\nb\" = 1\n",
-     ":2: unknown key 'l2.a?b'; nearest are l2.l2_bytes, l2.arena_bytes, l2.family_bytes"},
+     ":2: unknown key 'l2.a?b'; nearest are l2.l2_bytes, l2.arena_bytes, l2.huge_pages"},
     {"[limits]\nsessions_max = 257\n", ":2: limits.sessions_max = 257: must be 1..256"},
 };
 
