@@ -88,11 +88,13 @@ class GroupCommit {
     std::vector<Written> written;
     std::vector<SlotRef> limbo;
     std::vector<SlabId> flushes;
+    std::vector<SlabId> wanted_flushes;         // of these: whatever becomes of the rows
   };
 
   bool due() const;
   bool held_up() const;
   void start();
+  void start_syncs();
   void collect_spaces();
   void collect_erases();
   void collect_puts();
@@ -125,6 +127,7 @@ class GroupCommit {
   std::uint32_t syncs_left_ = 0;
   std::uint32_t overdue_syncs_ = 0;             // in flight, of groups that have failed
   bool unanswered_ = false;                     // something of the group, in time
+  std::size_t syncs_started_ = 0;
   Code sync_code_ = Code::ok;
   std::vector<SlabId> failed_syncs_;
   Instant first_waiting_{};                     // when the oldest waiting row came
