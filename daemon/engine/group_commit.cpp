@@ -125,6 +125,7 @@ void GroupCommit::turn() {
 void GroupCommit::start() {
   Core& core = works_.core;
   started_ = core.now;
+  ++groups_;
   soon_ = false;
   group_ = Group{};
   group_.limbo = std::move(limbo_);
@@ -355,6 +356,7 @@ void GroupCommit::succeed() {
   Core& core = works_.core;
   ++core.counters.commits;
   ++core.moves;
+  last_success_ = groups_;
   if (failures_ > 0) {
     log_info("commit.done", {{"after_failures", failures_}});
   }

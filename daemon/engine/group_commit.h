@@ -35,6 +35,10 @@ class GroupCommit {
   void add_limbo(SlotRef slot);                 // free after the next group
   void add_flush(SlabId slab);                  // wiped headers must be flushed with the next group
   void request_soon();                          // do not wait for the interval
+  // The group that takes what is added now. When it or a later one has succeeded, which takes what
+  // it left if it failed, that is durable.
+  std::uint64_t next_group() const { return groups_ + 1; }
+  std::uint64_t last_success() const { return last_success_; }
 
   void turn();
   void on_sync(const IoEvent& event);
@@ -114,6 +118,8 @@ class GroupCommit {
 
   Works& works_;
   SideNotes notes_;
+  std::uint64_t groups_ = 0;                    // started
+  std::uint64_t last_success_ = 0;
   std::uint64_t sequence_ = 0;                  // of the last group that flushed anything
   State state_ = State::idle;
   bool paused_ = false;

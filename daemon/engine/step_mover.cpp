@@ -201,7 +201,7 @@ void StepMover::turn_reclaim(Volume& at) {
   Slab& slab = core.spaces->slabs().slab(at.reclaim.slab);
   const std::uint32_t step = at.reclaim.step;
   if (at.reclaim.state == ReclaimState::punched) {
-    if (core.counters.commits >= at.reclaim.commits) {
+    if (works_.commit.last_success() >= at.reclaim.group) {
       release(at);
     }
     return;
@@ -237,7 +237,7 @@ void StepMover::finish_punch(Volume& at, const IoEvent& event) {
     return;
   }
   at.reclaim.state = ReclaimState::punched;
-  at.reclaim.commits = core.counters.commits + (works_.commit.idle() ? 1U : 2U);
+  at.reclaim.group = works_.commit.next_group();
   works_.commit.add_flush(at.reclaim.slab);
   works_.commit.request_soon();
 }

@@ -78,7 +78,7 @@ class StepMover {
     std::uint32_t step = 0;
     std::optional<SlabId> wanted_by;   // nothing: the budget was lowered
     bool overdue = false;
-    std::uint64_t commits = 0;         // punched: the commit with whose flushes it is durable
+    std::uint64_t group = 0;           // punched: the group with whose flushes it is durable
   };
   struct Volume {
     Grow grow;
