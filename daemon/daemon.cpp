@@ -46,13 +46,15 @@ EngineOptions Daemon::engine_options() {
   EngineOptions options;
   options.commit_interval_ms = config_.commit_interval_ms;
   options.commit_parts = config_.commit_pages;
-  options.io_inflight_bytes = config_.io_inflight_bytes;
   options.io_timeout_ms = config_.io_timeout_ms;
+  options.volume_inflight_bytes = volume_inflight(config_);
   options.sessions_max = config_.sessions_max;
   options.spill = {config_.spill_policy, config_.spill_min_uses, config_.dirty_percent};
   options.load_lazily = config_.load_verify == LoadVerify::lazy;
   options.spaces.l2_bytes = config_.l2_bytes;
-  options.spaces.l3_bytes = config_.l3_bytes;
+  options.spaces.l2_family_bytes = config_.family_bytes;
+  options.spaces.volume_bytes = volume_bytes(config_);
+  options.drop_missing_volumes = config_.missing_volume == MissingVolume::drop;
   options.spaces.reserve_slots = config_.reserve_slots;
   options.spaces.status_key = random_word();
   options.spaces.arenas.try_huge_pages = config_.huge_pages;
@@ -87,11 +89,10 @@ Result<void> Daemon::open_store() {
   auto disk = open_disk(config_);
   HC_TRY(disk);
   disk_ = std::move(*disk);
-  const LmdbIndexOptions index_options{
-      config_.index_dir.empty() ? config_.volume_dir : config_.index_dir,
-      std::max<std::uint64_t>(config_.l3_bytes / (64U << 10), 1024), 1, config_.lock_wait_ms,
-      "/proc/self/exe", [this] { still_alive(); }};
-  auto index = LmdbIndex::create(index_options);
+  const std::string dir = config_.index_dir.empty() ? disk_->volume_name(0) : config_.index_dir;
+  const std::uint64_t pages = std::max<std::uint64_t>(total_l3_bytes(config_) >> 16, 1024);
+  auto index = LmdbIndex::create(
+      {dir, pages, 1, config_.lock_wait_ms, "/proc/self/exe", [this] { still_alive(); }});
   HC_TRY(index);
   index_ = std::move(*index);
   auto copier = HostCopier::create(config_.copier_threads);
@@ -105,7 +106,7 @@ AdminFacts Daemon::admin_facts() {
   facts.instance = to_hex(instance_);
   facts.cold_start = cold_start_name(config_.cold_start);
   facts.disk_backend = disk_->description();
-  facts.volume = config_.volume_dir;
+  facts.volumes = volume_dirs(config_);
   facts.started = clock_.now();
   facts.sessions = [this]() HC_REACTOR { return sessions_->list(); };
   facts.stopping = [this]() HC_REACTOR { return reactor_ != nullptr && reactor_->stopping(); };
@@ -132,11 +133,10 @@ Result<void> Daemon::start() {
   sessions_->bind(*engine_, instance_);
   admin_->bind(*engine_, admin_facts());
   log_info("daemon.started", {{"version", kProductVersion},
-                              {"volume", config_.volume_dir},
                               {"disk", disk_->description()},
                               {"cold_start", cold_start_name(config_.cold_start)},
                               {"l2_bytes", config_.l2_bytes},
-                              {"l3_bytes", config_.l3_bytes}});
+                              {"l3_bytes", total_l3_bytes(config_)}});
   return {};
 }
 

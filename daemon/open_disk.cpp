@@ -11,7 +11,7 @@ namespace hc {
 
 Result<std::unique_ptr<WaitableDisk>> open_disk(const Config& config) {
   DiskOptions options;
-  options.dirs = {config.volume_dir};
+  options.dirs = volume_dirs(config);
   options.backend = config.disk_backend;
   options.lock_retry_ms = config.lock_wait_ms;
   options.io_threads = config.io_threads;

@@ -97,7 +97,7 @@ Result<Superblock> parse_superblock(std::span<const std::uint8_t> copies) {
     if (found->space_count > kSpaceEpochsMax) {
       return make_error(Code::corrupt, "superblock names too many spaces");
     }
-    if (found->reserved != 0 || found->reserved2 != 0) {
+    if ((found->volumes & 1) != 0 || found->reserved2 != 0) {
       return make_error(Code::corrupt, "superblock uses its spare bytes");
     }
     if (!have_best || found->sequence > best->sequence) {

@@ -49,6 +49,7 @@ struct StrongId {
 
 using SlotId = StrongId<struct SlotTag, std::uint32_t>;         // A place for a blob in a slab.
 using SlabId = StrongId<struct SlabTag, std::uint16_t>;         // Index of a slab in the slab set.
+using FamilyNo = StrongId<struct FamilyNoTag, std::uint16_t>;     // Index of a bound family.
 using FrameId = StrongId<struct FrameTag, std::uint32_t>;       // A place for a blob in L2.
 using PageId = StrongId<struct PageTag, std::uint32_t>;         // Record of a page in the catalog.
 using SpaceNo = StrongId<struct SpaceNoTag, std::uint32_t>;     // Store-local number of a space.
@@ -59,6 +60,7 @@ using Generation = StrongId<struct GenerationTag, std::uint32_t>;  // Store-wide
 
 inline constexpr std::uint32_t kNone32 = 0xFFFFFFFFU;
 inline constexpr SlotId kNoSlot{kNone32};
+inline constexpr SlabId kNoSlab{0xFFFF};
 inline constexpr FrameId kNoFrame{kNone32};
 inline constexpr PageId kNoPage{kNone32};
 inline constexpr LeaseId kNoLease{0};

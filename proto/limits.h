@@ -19,6 +19,7 @@ inline constexpr std::uint32_t kIoPieceBytes = 1U << 20;  // Largest single disk
 // Spaces.
 inline constexpr std::uint32_t kKindsMax = 8;             // Payload kinds of a space.
 inline constexpr std::uint32_t kPartsMax = 64;            // (kind, shard) pairs of a family.
+inline constexpr std::uint32_t kFamiliesMax = 16;         // Families that share one store.
 inline constexpr std::uint32_t kWorldMax = 64;            // Shards of a space.
 inline constexpr std::uint32_t kNameBytesMax = 256;       // Any text field of a space.
 inline constexpr std::uint32_t kPayloadBytesMax = 64U << 20;

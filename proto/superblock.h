@@ -34,7 +34,7 @@ struct Superblock {
   std::uint32_t superblock_crc;   // torn or rotten copy; covers the rest
   std::uint32_t magic;            // not a superblock
   std::uint16_t version;          // another format
-  std::uint16_t reserved;         // zero
+  std::uint16_t volumes;          // bit n: volume n has been claimed; volume 0 needs none
   std::uint32_t space_count;      // entries used in `spaces`
   std::uint64_t sequence;         // which copy is newer
   std::uint64_t epoch;            // raised by `clear`; seeds every blob header

@@ -19,6 +19,7 @@
   X(start_index_opened) \
   X(load_index_opened) \
   X(load_index_read) \
+  X(load_space_settled) \
   X(load_installed) \
   X(load_header_read) \
   X(load_scanned_behind) \
@@ -30,6 +31,15 @@
   X(attach_done) \
   X(slab_file_created) \
   X(slab_header_written) \
+  X(step_charged) \
+  X(step_allocated) \
+  X(step_taken) \
+  X(step_emptied) \
+  X(step_punch_started) \
+  X(step_punched) \
+  X(step_given_up) \
+  X(volume_named) \
+  X(volumes_claimed) \
   X(switch_space_added) \
   X(spill_slot_taken) \
   X(spill_write_started) \

@@ -39,12 +39,28 @@ bool held_back(const std::string& policy) {
   return policy == "write_back" || policy == "write_through_selective";
 }
 
+std::string volume_text(const json& volume) {
+  const std::string failed = text_at(volume, "/failed");
+  return format_bytes(number_at(volume, "/allocated_bytes")) + " of " +
+         format_bytes(number_at(volume, "/budget_bytes")) + " allocated, " +
+         text_at(volume, "/dir") +
+         (failed == "writes" ? ", takes no writes" : failed.empty() ? "" : ", fails");
+}
+
 // What an operator must know although the daemon goes on.
 std::vector<std::string> troubles(const json& answer) {
   std::vector<std::string> lines;
   const std::uint64_t slots = number_at(answer, "/l3/slots_set_aside");
   if (slots != 0) {
     lines.push_back(format_count(slots) + " slots set aside: the device failed on them");
+  }
+  for (const json& volume : list_at(answer, "/l3/volumes")) {
+    const std::string failed = text_at(volume, "/failed");
+    if (!failed.empty()) {
+      lines.push_back("volume " + std::to_string(number_at(volume, "/volume")) +
+                      (failed == "writes" ? " takes no writes: new pages go to the others"
+                                          : " fails: its pages are misses, the others go on"));
+    }
   }
   const json l3 = answer.value("l3", json::object());
   if (answer.value("load", json::object()).value("rebuilding", false)) {
@@ -97,6 +113,15 @@ std::string render_status(const json& answer) {
                               format_bytes(number_at(answer, "/l3/budget_bytes")) +
                               " allocated"},
               {"L3 in use", used_of(answer, "l3", "slots")}};
+  const auto volumes = list_at(answer, "/l3/volumes");
+  for (std::size_t i = 0; volumes.size() > 1 && i < volumes.size(); ++i) {
+    pairs.emplace_back("L3 volume " + std::to_string(i), volume_text(volumes[i]));
+  }
+  if (number_at(answer, "/families") > 1) {
+    pairs.emplace_back("families", format_count(number_at(answer, "/families")) + ", " +
+                                       format_count(number_at(answer, "/l3/steps_moved")) +
+                                       " steps moved");
+  }
   if (number_at(answer, "/load/slots_total") != 0) {
     pairs.emplace_back("load", load_text(answer));
   }

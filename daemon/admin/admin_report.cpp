@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <vector>
 
 #include "daemon/admin/admin_server.h"
@@ -63,7 +64,8 @@ std::vector<SpacePages> count_pages(const Catalog& catalog, std::size_t spaces) 
       continue;
     }
     bool any_durable = false;
-    for (std::uint32_t part = 0; part < catalog.parts_per_page() && !any_durable; ++part) {
+    const std::uint32_t parts = catalog.parts_per_page(PageId{id});
+    for (std::uint32_t part = 0; part < parts && !any_durable; ++part) {
       any_durable = catalog.part(catalog.ref(PageId{id}, part)).l3 == L3State::durable;
     }
     counts[page.space.value].resident += catalog.has_resident_part(PageId{id}) ? 1U : 0U;
@@ -86,6 +88,7 @@ Json space_json(Engine& engine, const Space& space, const SpacePages& counts) {
   const auto& epochs = engine.core().superblock->current().spaces;
   return {{"number", space.number.value},
           {"space_id", to_hex(space.id.bytes)},
+          {"family", space.family.value},
           {"tenant", at.tenant},
           {"model", at.model},
           {"revision", at.revision},
@@ -136,6 +139,30 @@ std::string report_version() {
 
 std::string report_dropped(std::uint64_t pages) { return text_of({{"pages_dropped", pages}}); }
 
+std::uint64_t budget_bytes(const Core& core) {
+  const std::vector<std::uint64_t> volumes = core.options.spaces.volumes();
+  return std::accumulate(volumes.begin(), volumes.end(), std::uint64_t{0});
+}
+
+// What of a volume is not asked any more until a probe has been answered.
+const char* failed_name(const VolumeHealth& health) {
+  return health.failed(IoDirection::read) ? "all" : health.well() ? "" : "writes";
+}
+
+Json volumes_json(const Core& core, const AdminFacts& facts) {
+  Json out = Json::array();
+  for (std::uint16_t volume = 0;
+       core.spaces != nullptr && volume < core.spaces->slabs().volume_count(); ++volume) {
+    const StepLedger& ledger = core.spaces->slabs().ledger(volume);
+    out.push_back({{"volume", volume},
+                   {"dir", volume < facts.volumes.size() ? facts.volumes[volume] : ""},
+                   {"budget_bytes", ledger.budget_bytes()},
+                   {"allocated_bytes", ledger.charged_bytes()},
+                   {"failed", failed_name(core.io.health(volume))}});
+  }
+  return out;
+}
+
 std::string report_status(Engine& engine, const AdminFacts& facts, Instant now) {
   const StatsReply stats = engine.stats();
   Json sessions = Json::array();
@@ -152,15 +179,18 @@ std::string report_status(Engine& engine, const AdminFacts& facts, Instant now) 
               {"state", state_name(engine, facts)},
               {"cold_start", facts.cold_start},
               {"disk_backend", facts.disk_backend},
-              {"volume", facts.volume},
+              {"volume", facts.volumes.empty() ? "" : facts.volumes.front()},
               {"load", load_json(engine.load_progress())},
+              {"families", core.spaces != nullptr ? core.spaces->family_count() : 0},
               {"l2",
-               {{"bytes", bound ? core.spaces->family().arenas->bytes() : 0},
+               {{"bytes", bound ? core.spaces->arena_bytes() : 0},
                 {"frames_total", stats.frames_total},
                 {"frames_free", stats.frames_free}}},
               {"l3",
-               {{"budget_bytes", core.options.spaces.l3_bytes},
+               {{"budget_bytes", budget_bytes(core)},
                 {"allocated_bytes", bound ? core.spaces->slabs().allocated_bytes() : 0},
+                {"steps_moved", core.counters.steps_moved},
+                {"volumes", volumes_json(core, facts)},
                 {"slots_total", stats.slots_total},
                 {"slots_free", stats.slots_free},
                 {"slots_set_aside", engine.slots_quarantined()},

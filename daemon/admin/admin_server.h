@@ -26,7 +26,7 @@ struct AdminFacts {
   std::string instance;
   std::string cold_start;
   std::string disk_backend;
-  std::string volume;
+  std::vector<std::string> volumes;  // all of them, by number
   Instant started{};
   std::function<std::vector<SessionLine>()> sessions;
   std::function<bool()> stopping;

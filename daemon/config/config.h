@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <vector>
+#include <vector>
 
 #include "proto/result.h"
 
@@ -12,6 +13,16 @@ namespace hc {
 
 enum class ColdStart : std::uint8_t { clear, load, hold };
 enum class DiskBackend : std::uint8_t { automatic, uring_fixed, uring, threads };
+// A start without a volume that the store has had.
+enum class MissingVolume : std::uint8_t { refuse, drop };
+
+// One [[l3.volume]].
+struct VolumeConfig {
+  std::string dir;
+  std::uint64_t bytes = 0;
+  std::uint64_t inflight_bytes = 0;  // 0: l3.io_inflight_bytes
+};
+
 enum class LoadVerify : std::uint8_t { before, lazy };
 // When a stored page goes to disk: at once; once it has proved its use; when it leaves memory.
 enum class SpillPolicy : std::uint8_t { write_through, selective, write_back };
@@ -36,6 +47,7 @@ struct Config {
   bool huge_pages = false;                      // try; one log line when it does not work
   std::uint32_t prefault_threads = 0;           // 0: one per processor, at most 16
   std::uint32_t copier_threads = 0;             // 0: min(4, cores)
+  std::uint64_t family_bytes = 0;               // the most one family takes; 0: what is left
 
   // [l3]
   std::string volume_dir = "/var/lib/hicached"; // slabs and superblock
@@ -49,6 +61,8 @@ struct Config {
   std::uint32_t commit_interval_ms = 2000;
   std::uint32_t commit_pages = 8192;            // commit early at this many waiting parts
   std::uint32_t lock_wait_ms = 60'000;          // for a predecessor that still holds the volume
+  MissingVolume missing_volume = MissingVolume::refuse;
+  std::vector<VolumeConfig> volumes;            // empty: volume_dir with l3_bytes is the only one
 
   SpillPolicy spill_policy = SpillPolicy::write_through;
   std::uint32_t spill_min_uses = 2;             // selective: uses before a page goes to disk
@@ -62,6 +76,12 @@ struct Config {
   std::uint32_t sessions_max = 64;
 };
 
+// The volumes in their order, in either form.
+std::vector<VolumeConfig> effective_volumes(const Config& config);
+std::vector<std::string> volume_dirs(const Config& config);
+std::vector<std::uint64_t> volume_bytes(const Config& config);
+std::vector<std::uint64_t> volume_inflight(const Config& config);
+std::uint64_t total_l3_bytes(const Config& config);
 // Every rule on values; names the key, the value and the allowed range.
 Result<void> validate_config(const Config& config);
 // Reads a TOML file over the defaults. Unknown keys are errors. The line names file and line.

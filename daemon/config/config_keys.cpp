@@ -85,6 +85,14 @@ Result<void> set_load_verify(Config& config, const std::string& word) {
   return {};
 }
 
+Result<void> set_missing_volume(Config& config, const std::string& word) {
+  if (word != "refuse" && word != "drop") {
+    return bad_value("must be refuse or drop");
+  }
+  config.missing_volume = word == "drop" ? MissingVolume::drop : MissingVolume::refuse;
+  return {};
+}
+
 Result<void> set_disk_backend(Config& config, const std::string& word) {
   for (const auto backend : {DiskBackend::automatic, DiskBackend::uring_fixed, DiskBackend::uring,
                              DiskBackend::threads}) {
@@ -114,11 +122,14 @@ const char* get_cold_start(const Config& config) { return cold_start_name(config
 const char* get_load_verify(const Config& config) {
   return config.load_verify == LoadVerify::lazy ? "lazy" : "before";
 }
+const char* get_missing_volume(const Config& config) {
+  return config.missing_volume == MissingVolume::drop ? "drop" : "refuse";
+}
 const char* get_disk_backend(const Config& config) {
   return disk_backend_name(config.disk_backend);
 }
 
-const std::array<ConfigKey, 27> kKeys{{
+const std::array<ConfigKey, 29> kKeys{{
     {"daemon", "runtime_dir", TextKey{&Config::runtime_dir, check_runtime_dir}},
     {"daemon", "log_level", TextKey{&Config::log_level, check_log_level}},
     {"daemon", "tenant", TextKey{&Config::tenant, check_tenant}},
@@ -129,6 +140,7 @@ const std::array<ConfigKey, 27> kKeys{{
     {"l2", "huge_pages", FlagKey{&Config::huge_pages}},
     {"l2", "prefault_threads", NumberKey{&Config::prefault_threads, 0, 64}},
     {"l2", "copier_threads", NumberKey{&Config::copier_threads, 0, 64}},
+    {"l2", "family_bytes", SizeKey{&Config::family_bytes, kMiB, 64 * kTiB, true}},
     {"l3", "volume_dir", TextKey{&Config::volume_dir, check_path}},
     {"l3", "index_dir", TextKey{&Config::index_dir, check_optional_path}},
     {"l3", "l3_bytes", SizeKey{&Config::l3_bytes, kMiB, 1024 * kTiB, false}},
@@ -143,10 +155,20 @@ const std::array<ConfigKey, 27> kKeys{{
     {"l3", "spill_policy", ChoiceKey{set_spill_policy, get_spill_policy}},
     {"l3", "spill_min_uses", NumberKey{&Config::spill_min_uses, 1, 255}},
     {"l3", "dirty_percent", NumberKey{&Config::dirty_percent, 1, 100}},
+    {"l3", "missing_volume", ChoiceKey{set_missing_volume, get_missing_volume}},
     {"cold_start", "mode", ChoiceKey{set_cold_start, get_cold_start}},
     {"cold_start", "load_verify", ChoiceKey{set_load_verify, get_load_verify}},
     {"limits", "sessions_max", NumberKey{&Config::sessions_max, 1, kSessionsMax}},
 }};
+
+Result<void> check_volume_size(const std::string& name, std::uint64_t value, std::uint64_t low,
+                               std::uint64_t high) {
+  if (value >= low && value <= high) {
+    return {};
+  }
+  return make_error(Code::bad_argument, name + " = " + format_size(value) + ": must be " +
+                                            format_size(low) + ".." + format_size(high));
+}
 
 Error out_of_range(const ConfigKey& key, const std::string& value, const std::string& range) {
   return make_error(Code::bad_argument, key_path(key) + " = " + value + ": must be " + range);
@@ -162,6 +184,19 @@ std::string printable(std::string text) {
 }
 
 std::string key_path(const ConfigKey& key) { return std::string(key.table) + "." + key.name; }
+
+Result<void> validate_volume(const VolumeConfig& volume, const std::string& name) {
+  if (auto checked = check_path(volume.dir); !checked) {
+    return make_error(Code::bad_argument, name + ".dir = '" + printable(volume.dir) + "': " +
+                                              checked.error().text);
+  }
+  HC_TRY_VOID(check_volume_size(name + ".bytes", volume.bytes, kMiB, 1024 * kTiB));
+  if (volume.inflight_bytes != 0) {
+    HC_TRY_VOID(check_volume_size(name + ".inflight_bytes", volume.inflight_bytes, kIoPieceBytes,
+                                  kTiB));
+  }
+  return {};
+}
 
 Result<void> validate_key(const Config& config, const ConfigKey& key) {
   if (const auto* text = std::get_if<TextKey>(&key.field)) {

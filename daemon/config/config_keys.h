@@ -53,6 +53,8 @@ std::span<const ConfigKey> config_keys();
 std::string printable(std::string text);
 
 std::string key_path(const ConfigKey& key);  // "l2.l2_bytes"
+// `name` names the volume in the line: "l3.volume[1]".
+Result<void> validate_volume(const VolumeConfig& volume, const std::string& name);
 // The rule of one key alone; the line names key, value and allowed range.
 Result<void> validate_key(const Config& config, const ConfigKey& key);
 

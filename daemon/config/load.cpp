@@ -65,6 +65,11 @@ class Loader {
       const auto loaded = load_table(name.str(), node);
       HC_TRY(loaded);
     }
+    if (!config_.volumes.empty() && !short_form_.empty()) {
+      return make_error(Code::bad_argument,
+                        path_ + ": " + short_form_ + " and [[l3.volume]] are given: the volumes "
+                                                     "stand in one form or the other");
+    }
     const auto valid = validate_config(config_);
     return valid ? Result<Config>(config_)
                  : make_error(Code::bad_argument, path_ + ": " + valid.error().text);
@@ -133,6 +138,11 @@ class Loader {
     }
     for (const auto& [key_name, value] : *table) {
       const std::string full = std::string(name) + "." + std::string(key_name.str());
+      if (full == "l3.volume") {
+        HC_TRY_VOID(load_volumes(value));
+        continue;
+      }
+      short_form_ = full == "l3.volume_dir" || full == "l3.l3_bytes" ? full : short_form_;
       const ConfigKey* key = find(known, key_name.str());
       if (key == nullptr) {
         return at(value, "unknown key '" + full + "'; nearest are " + nearest(full, paths(known)));
@@ -141,6 +151,40 @@ class Loader {
       if (!assigned) {
         return at(value, assigned.error());
       }
+    }
+    return {};
+  }
+
+  // [[l3.volume]], each with its own few keys.
+  Result<void> load_volumes(const toml::node& node) {
+    const toml::array* list = node.as_array();
+    if (list == nullptr || list->empty() || !list->is_homogeneous<toml::table>()) {
+      return at(node, "l3.volume: must be a list of tables; write [[l3.volume]] for each volume");
+    }
+    for (const toml::node& entry : *list) {
+      const std::string name = "l3.volume[" + std::to_string(config_.volumes.size()) + "]";
+      VolumeConfig volume;
+      for (const auto& [key, value] : *entry.as_table()) {
+        const std::string full = name + "." + std::string(key.str());
+        if (key.str() == "dir" && value.is_string()) {
+          volume.dir = value.as_string()->get();
+        } else if (key.str() == "bytes" || key.str() == "inflight_bytes") {
+          auto& field = key.str() == "bytes" ? volume.bytes : volume.inflight_bytes;
+          const auto size = size_of(full, value);
+          if (!size) {
+            return at(value, size.error());
+          }
+          field = *size;
+        } else {
+          return at(value, full + (key.str() == "dir" ? ": must be a text in quotes"
+                                                      : ": unknown key; keys are dir, bytes, "
+                                                        "inflight_bytes"));
+        }
+      }
+      if (auto valid = validate_volume(volume, name); !valid) {
+        return at(entry, valid.error());
+      }
+      config_.volumes.push_back(std::move(volume));
     }
     return {};
   }
@@ -174,25 +218,27 @@ class Loader {
   }
 
   Result<void> set(const ConfigKey& key, const SizeKey& field, const toml::node& node) {
+    const auto size = size_of(key_path(key), node);
+    HC_TRY(size);
+    config_.*field.member = *size;
+    return {};
+  }
+
+  static Result<std::uint64_t> size_of(const std::string& name, const toml::node& node) {
     if (const auto* number = node.as_integer(); number != nullptr) {
       if (number->get() < 0) {
-        return make_error(Code::bad_argument, key_path(key) + " = " +
-                                                  std::to_string(number->get()) +
-                                                  ": must not be negative");
+        return make_error(Code::bad_argument,
+                          name + " = " + std::to_string(number->get()) + ": must not be negative");
       }
-      config_.*field.member = static_cast<std::uint64_t>(number->get());
-      return {};
+      return static_cast<std::uint64_t>(number->get());
     }
     const auto* text = node.as_string();
     if (text == nullptr) {
-      return wrong_type(key, "a number of bytes or a size such as \"64GiB\"");
+      return make_error(Code::bad_argument,
+                        name + ": must be a number of bytes or a size such as \"64GiB\"");
     }
     const auto size = parse_size(text->get());
-    if (!size) {
-      return make_error(Code::bad_argument, key_path(key) + ": " + size.error().text);
-    }
-    config_.*field.member = *size;
-    return {};
+    return size ? size : make_error(Code::bad_argument, name + ": " + size.error().text);
   }
 
   Result<void> set(const ConfigKey& key, const NumberKey& field, const toml::node& node) {
@@ -233,6 +279,7 @@ class Loader {
   }
 
   std::string path_;
+  std::string short_form_;  // a key of the short form that the file gives
   Config config_;
 };
 

@@ -2,6 +2,8 @@
 // admission: uses, parts that are held back, and what sends them to disk.
 #include "daemon/engine/admission.h"
 
+#include <algorithm>
+
 #include "daemon/engine/works.h"
 #include "proto/check.h"
 
@@ -9,9 +11,16 @@ namespace hc {
 
 void Admission::open() {
   Core& core = works_.core;
-  frames_.resize(core.family().frames.size());
-  if (core.options.spill.policy == SpillPolicy::selective && uses_ == nullptr) {
-    const std::uint64_t shards = core.family().descriptor.world.shards();
+  const bool grown = frames_.size() < core.spaces->family_count();
+  std::uint64_t shards = 1;
+  frames_.resize(core.spaces->family_count());
+  for (std::uint16_t number = 0; number < core.spaces->family_count(); ++number) {
+    const Family& family = core.spaces->family(FamilyNo{number});
+    frames_[number].resize(family.frames.size());
+    shards = std::max<std::uint64_t>(shards, family.descriptor.world.shards());
+  }
+  // A new family makes a larger sketch: what was counted so far is forgotten.
+  if (core.options.spill.policy == SpillPolicy::selective && grown) {
     uses_ = std::make_unique<UseSketch>(std::uint64_t{core.catalog->pages_max()} * shards);
   }
 }
@@ -26,7 +35,7 @@ std::uint64_t Admission::use_key(const Op& op, PageId id) const {
 
 bool Admission::is_on_disk(PageId id) const {
   const Catalog& catalog = *works_.core.catalog;
-  for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
+  for (std::uint32_t at = 0; at < catalog.parts_per_page(id); ++at) {
     if (catalog.part(catalog.ref(id, at)).l3 != L3State::absent) {
       return true;
     }
@@ -60,17 +69,22 @@ void Admission::hold_back(PartRef ref) {
   catalog.hold_back(ref);
   ++core.counters.parts_held_back;
   ++core.moves;  // a flush may have waited for it to become resident
-  const std::uint16_t kind = core.family().kind_of(catalog.part_of(ref));
-  ++frames_[kind];
+  const Family& family = core.family_of(ref);
+  const std::uint16_t kind = family.kind_of(catalog.part_of(ref));
+  std::uint32_t& frames = frames_[family.number.value][kind];
+  ++frames;
   bytes_ += core.payload_bytes(ref);
   if (core.options.spill.policy != SpillPolicy::write_back) {
     return;
   }
   const std::uint64_t most =
-      std::uint64_t{core.family().frames[kind].frame_count()} *
-      core.options.spill.dirty_percent / 100;
-  while (frames_[kind] > most) {
-    spill(catalog.page_of(PartRef{catalog.held_back().oldest()}));
+      std::uint64_t{family.frames[kind].frame_count()} * core.options.spill.dirty_percent / 100;
+  while (frames > most) {
+    std::uint32_t oldest = catalog.held_back().oldest();
+    while (&core.family_of(PartRef{oldest}) != &family) {
+      oldest = catalog.held_back().newer_than(oldest);
+    }
+    spill(catalog.page_of(PartRef{oldest}));
   }
 }
 
@@ -78,14 +92,15 @@ void Admission::let_go(PartRef ref) {
   Core& core = works_.core;
   if (core.catalog->held_back().contains(ref.value)) {
     core.catalog->stop_holding_back(ref);
-    --frames_[core.family().kind_of(core.catalog->part_of(ref))];
+    const Family& family = core.family_of(ref);
+    --frames_[family.number.value][family.kind_of(core.catalog->part_of(ref))];
     bytes_ -= core.payload_bytes(ref);
   }
 }
 
 void Admission::spill(PageId id) {
   const Catalog& catalog = *works_.core.catalog;
-  for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
+  for (std::uint32_t at = 0; at < catalog.parts_per_page(id); ++at) {
     const PartRef ref = catalog.ref(id, at);
     if (catalog.held_back().contains(ref.value)) {
       let_go(ref);

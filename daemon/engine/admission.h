@@ -31,7 +31,7 @@ class Admission {
  public:
   explicit Admission(Works& works) : works_(works) {}
 
-  void open();  // the catalog is there
+  void open();  // the catalog is there, or has a new family
   // Counts one use of a page by an operation. True when what is held back of it, and what the
   // operation stores of it, goes to disk now.
   bool use(const Op& op, PageId page);
@@ -55,7 +55,7 @@ class Admission {
 
   Works& works_;
   std::unique_ptr<UseSketch> uses_;    // selective
-  std::vector<std::uint32_t> frames_;  // by kind: those of parts that are held back
+  std::vector<std::vector<std::uint32_t>> frames_;  // by family and kind: of parts held back
   std::uint64_t bytes_ = 0;            // of their payloads
 };
 

@@ -2,25 +2,43 @@
 // catalog: page records, their table and the L2 eviction order.
 #include "daemon/engine/catalog.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "proto/check.h"
 #include "proto/test_hooks.h"
 
 namespace hc {
 
-Catalog::Catalog(std::uint32_t pages_max, std::uint32_t parts_per_page)
-    : parts_per_page_(parts_per_page),
-      pages_(pages_max),
-      parts_(std::size_t{pages_max} * parts_per_page),
-      table_(pages_max),
-      l2_order_(pages_max),
-      unsettled_(static_cast<std::uint32_t>(parts_.size())),
-      held_back_(static_cast<std::uint32_t>(parts_.size())) {
-  HC_CHECK(pages_max > 0);
-  HC_CHECK(parts_.size() < kNone32);
-  free_pages_.reserve(pages_max);
-  for (std::uint32_t page = pages_max; page-- > 0;) {
-    free_pages_.push_back(page);
+void Catalog::add_family(std::uint32_t pages_max, std::uint32_t parts_per_page) {
+  HC_CHECK(pages_max > 0 && parts_per_page > 0);
+  HC_CHECK(parts_.size() + std::uint64_t{pages_max} * parts_per_page < kNone32);
+  const auto first_page = static_cast<std::uint32_t>(pages_.size());
+  Records records{first_page,     static_cast<std::uint32_t>(parts_.size()), pages_max,
+                  parts_per_page, {}, LruList(pages_max, first_page)};
+  const FamilyNo number{families()};
+  pages_.resize(pages_.size() + pages_max);
+  parts_.resize(parts_.size() + std::size_t{pages_max} * parts_per_page);
+  unsettled_.grow(static_cast<std::uint32_t>(parts_.size()));
+  held_back_.grow(static_cast<std::uint32_t>(parts_.size()));
+  records.free_pages.reserve(pages_max);
+  for (std::uint32_t page = first_page + pages_max; page-- > first_page;) {
+    pages_[page].family = number;
+    records.free_pages.push_back(page);
   }
+  families_.push_back(std::move(records));
+  table_ = PageTable(this->pages_max());
+  for (std::uint32_t page = 0; page < first_page; ++page) {
+    if (pages_[page].in_use && !pages_[page].doomed) {
+      table_.insert(key_hash(pages_[page].space, pages_[page].hash), PageId{page});
+    }
+  }
+}
+
+bool Catalog::empty() const {
+  return std::all_of(families_.begin(), families_.end(), [](const Records& records) {
+    return records.free_pages.size() == records.pages;
+  });
 }
 
 // The hash is uniform already; the space is mixed in so that equal hashes of two spaces part.
@@ -35,16 +53,20 @@ PageId Catalog::find(SpaceNo space, const PageHash& hash) const {
   });
 }
 
-PageId Catalog::create(SpaceNo space, const PageHash& hash) {
+PageId Catalog::create(FamilyNo family, SpaceNo space, const PageHash& hash) {
   HC_CHECK(find(space, hash) == kNoPage);
-  if (free_pages_.empty()) {
+  HC_CHECK(family.value < families_.size());
+  std::vector<std::uint32_t>& free_pages = families_[family.value].free_pages;
+  if (free_pages.empty()) {
     return kNoPage;
   }
-  const PageId id{free_pages_.back()};
-  free_pages_.pop_back();
+  const PageId id{free_pages.back()};
+  free_pages.pop_back();
   Page& page = pages_[id.value];
   HC_CHECK(!page.in_use);
+  HC_CHECK(page.family == family);
   page = Page{};
+  page.family = family;
   page.in_use = true;
   page.space = space;
   page.hash = hash;
@@ -68,8 +90,9 @@ void Catalog::destroy(PageId id) {
   HC_CHECK(page.in_use && page.doomed);
   HC_CHECK(page.holds == 0 && page.busy == 0);
   HC_CHECK(!has_any_part(id));
-  HC_CHECK(!l2_order_.contains(id.value));
-  for (std::uint32_t part = 0; part < parts_per_page_; ++part) {
+  const FamilyNo family = page.family;
+  HC_CHECK(!l2_order(family).contains(id.value));
+  for (std::uint32_t part = 0; part < parts_per_page(id); ++part) {
     const PartRef at = ref(id, part);
     HC_CHECK(parts_[at.value].first_waiter == kNone32);
     HC_CHECK(!unsettled_.contains(at.value));
@@ -77,7 +100,8 @@ void Catalog::destroy(PageId id) {
     parts_[at.value] = Part{};
   }
   page = Page{};
-  free_pages_.push_back(id.value);
+  page.family = family;
+  families_[family.value].free_pages.push_back(id.value);
 }
 
 void Catalog::hold_back(PartRef ref) {
@@ -98,7 +122,7 @@ void Catalog::stop_holding_back(PartRef ref) {
 }
 
 bool Catalog::has_resident_part(PageId page) const {
-  for (std::uint32_t part = 0; part < parts_per_page_; ++part) {
+  for (std::uint32_t part = 0; part < parts_per_page(page); ++part) {
     if (parts_[ref(page, part).value].l2 == L2State::resident) {
       return true;
     }
@@ -107,7 +131,7 @@ bool Catalog::has_resident_part(PageId page) const {
 }
 
 bool Catalog::has_stored_part(PageId page) const {
-  for (std::uint32_t part = 0; part < parts_per_page_; ++part) {
+  for (std::uint32_t part = 0; part < parts_per_page(page); ++part) {
     if (parts_[ref(page, part).value].l3 >= L3State::written) {
       return true;
     }
@@ -116,7 +140,7 @@ bool Catalog::has_stored_part(PageId page) const {
 }
 
 bool Catalog::has_any_part(PageId page) const {
-  for (std::uint32_t part = 0; part < parts_per_page_; ++part) {
+  for (std::uint32_t part = 0; part < parts_per_page(page); ++part) {
     const Part& at = parts_[ref(page, part).value];
     if (at.l2 != L2State::absent || at.l3 != L3State::absent) {
       return true;
@@ -127,27 +151,28 @@ bool Catalog::has_any_part(PageId page) const {
 
 void Catalog::update_l2_order(PageId id) {
   const Page& page = pages_[id.value];
+  LruList& order = l2_order(page.family);
   const bool evictable =
       !page.doomed && (page.holds == 0 || HC_MUTANT(lease_ignored)) && page.busy == 0 &&
       has_resident_part(id);
-  if (evictable == l2_order_.contains(id.value)) {
+  if (evictable == order.contains(id.value)) {
     return;
   }
   if (!evictable) {
-    l2_order_.remove(id.value);
+    order.remove(id.value);
     return;
   }
   // It comes back at the place of its last access; nearly always close to the front.
   std::uint32_t newer = kNone32;
-  std::uint32_t at = l2_order_.newest();
+  std::uint32_t at = order.newest();
   for (int steps = 0; steps < 64 && at != kNone32; ++steps) {
     if (pages_[at].last_access <= page.last_access) {
       break;
     }
     newer = at;
-    at = l2_order_.older_than(at);
+    at = order.older_than(at);
   }
-  l2_order_.insert_older_than(id.value, newer);
+  order.insert_older_than(id.value, newer);
 }
 
 }  // namespace hc

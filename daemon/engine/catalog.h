@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // catalog: every page the node knows, with the state of each of its parts in L2 and L3.
+// Each family has its own range of page records, with as many parts per page as it has.
 //
 // Owner: the reactor thread.
 // Invariants:
@@ -7,10 +8,12 @@
 //     nothing refers to it
 //   - `holds` counts leases and operations that keep the page's frames; `busy` counts parts whose
 //     frame or slot some copy, read or write is using
-//   - a page is in the L2 eviction order exactly when it has a resident part and holds == busy == 0
+//   - a page is in its family's L2 eviction order exactly when it has a resident part and
+//     holds == busy == 0
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "daemon/engine/page_table.h"
@@ -19,7 +22,7 @@
 
 namespace hc {
 
-// A part of a page in the catalog: page * parts_per_page + part.
+// A part of a page in the catalog; the parts of a page stand together.
 using PartRef = StrongId<struct PartRefTag, std::uint32_t>;
 
 enum class L2State : std::uint8_t { absent, filling, resident };
@@ -29,6 +32,8 @@ struct Part {
   FrameId frame = kNoFrame;
   SlotId slot = kNoSlot;
   SlotId read_slot = kNoSlot;               // pinned by the read that fills the frame
+  SlabId slab = kNoSlab;                    // of the slot, or of the queue it waits in
+  SlabId read_slab = kNoSlab;
   Generation generation = kNoGeneration;
   std::uint32_t payload_crc = 0;            // of a resident part
   std::uint32_t first_waiter = kNone32;     // item of the operation table
@@ -65,6 +70,7 @@ struct Page {
   std::uint64_t last_access = 0;
   FreeToken free_token;                     // doomed: who is told when it can't come back
   std::uint16_t owner = 0;
+  FamilyNo family{};                        // of the record, whoever uses it
   bool in_use = false;
   bool doomed = false;                      // unlinked; goes when nothing refers to it
   Doom doom = Doom::none;
@@ -76,11 +82,13 @@ struct Page {
 
 class Catalog {
  public:
-  Catalog(std::uint32_t pages_max, std::uint32_t parts_per_page);
+  // Families come in the order of their numbers. No reference to a page or part lives on.
+  void add_family(std::uint32_t pages_max, std::uint32_t parts_per_page);
+  std::uint16_t families() const { return static_cast<std::uint16_t>(families_.size()); }
 
   PageId find(SpaceNo space, const PageHash& hash) const;
-  // A new page in the table; kNoPage when the catalog is full.
-  PageId create(SpaceNo space, const PageHash& hash);
+  // A new page in the table; kNoPage when the family's records are all in use.
+  PageId create(FamilyNo family, SpaceNo space, const PageHash& hash);
   // Takes the page out of the table; its record stays until `destroy`.
   void unlink(PageId page);
   void destroy(PageId page);  // unlinked, nothing refers to it
@@ -90,11 +98,20 @@ class Catalog {
   Part& part(PartRef ref) { return parts_[ref.value]; }
   const Part& part(PartRef ref) const { return parts_[ref.value]; }
   PartRef ref(PageId page, std::uint32_t part) const {
-    return PartRef{page.value * parts_per_page_ + part};
+    const Records& at = families_[pages_[page.value].family.value];
+    return PartRef{at.first_part + (page.value - at.first_page) * at.parts_per_page + part};
   }
-  PageId page_of(PartRef ref) const { return PageId{ref.value / parts_per_page_}; }
-  std::uint32_t part_of(PartRef ref) const { return ref.value % parts_per_page_; }
-  std::uint32_t parts_per_page() const { return parts_per_page_; }
+  PageId page_of(PartRef ref) const {
+    const Records& at = records_of(ref);
+    return PageId{at.first_page + (ref.value - at.first_part) / at.parts_per_page};
+  }
+  std::uint32_t part_of(PartRef ref) const {
+    const Records& at = records_of(ref);
+    return (ref.value - at.first_part) % at.parts_per_page;
+  }
+  std::uint32_t parts_per_page(PageId page) const {
+    return families_[pages_[page.value].family.value].parts_per_page;
+  }
 
   bool has_resident_part(PageId page) const;
   bool has_stored_part(PageId page) const;    // written or durable
@@ -102,17 +119,23 @@ class Catalog {
 
   // The L2 eviction order follows from the page's state; call after every change of it.
   void update_l2_order(PageId page);
-  LruList& l2_order() { return l2_order_; }
+  LruList& l2_order(FamilyNo family) { return families_[family.value].l2_order; }
 
   std::uint64_t tick() { return ++clock_; }
+  std::uint64_t clock() const { return clock_; }
   void set_clock(std::uint64_t clock) { clock_ = clock; }
 
   std::uint32_t pages_max() const { return static_cast<std::uint32_t>(pages_.size()); }
-  std::uint32_t pages_free() const { return static_cast<std::uint32_t>(free_pages_.size()); }
+  std::uint32_t parts_max() const { return static_cast<std::uint32_t>(parts_.size()); }
+  std::uint32_t pages_free(FamilyNo family) const {
+    return static_cast<std::uint32_t>(families_[family.value].free_pages.size());
+  }
+  bool empty() const;  // no record is in use
   std::uint32_t pages_linked() const { return static_cast<std::uint32_t>(table_.size()); }
 
   // Parts between their store and their durability, oldest first.
   LruList& unsettled() { return unsettled_; }
+  const LruList& unsettled() const { return unsettled_; }
 
   // Parts that only memory has because the spill policy holds them back, oldest first. A part is in
   // one of the two lists at most.
@@ -122,16 +145,29 @@ class Catalog {
   void stop_holding_back(PartRef ref);  // does nothing for other parts
 
  private:
+  struct Records {
+    std::uint32_t first_page = 0;
+    std::uint32_t first_part = 0;
+    std::uint32_t pages = 0;
+    std::uint32_t parts_per_page = 0;
+    std::vector<std::uint32_t> free_pages;
+    LruList l2_order;
+  };
+  const Records& records_of(PartRef ref) const {
+    std::size_t family = families_.size() - 1;
+    while (ref.value < families_[family].first_part) {
+      --family;
+    }
+    return families_[family];
+  }
   static std::uint64_t key_hash(SpaceNo space, const PageHash& hash);
 
-  std::uint32_t parts_per_page_;
+  std::vector<Records> families_;
   std::vector<Page> pages_;
   std::vector<Part> parts_;
-  std::vector<std::uint32_t> free_pages_;
-  PageTable table_;
-  LruList l2_order_;
-  LruList unsettled_;
-  LruList held_back_;
+  PageTable table_{0};
+  LruList unsettled_{0};
+  LruList held_back_{0};
   std::uint32_t pages_held_back_ = 0;
   std::uint64_t clock_ = 0;
 };

@@ -54,7 +54,8 @@ bool CopyDesk::start(const Queued& queued) {
   fill_runs(task, queued);
   const Part& part = core.catalog->part(queued.part);
   FramePool& frames = core.frames_of(queued.part);
-  const std::uint16_t kind = core.family().kind_of(core.catalog->part_of(queued.part));
+  const std::uint16_t kind = core.family_of(queued.part).kind_of(
+      core.catalog->part_of(queued.part));
   CopyJob job;
   job.kind = task.is_sum ? CopyKind::sum
              : core.ops.item(queued.item).role == ItemRole::filler ? CopyKind::gather
@@ -62,7 +63,7 @@ bool CopyDesk::start(const Queued& queued) {
   job.frame = frames.payload(job.kind == CopyKind::gather ? core.ops.item(queued.item).frame
                                                           : part.frame);
   job.payload_bytes = core.payload_bytes(queued.part);
-  job.padded_bytes = core.family().arenas->frame_bytes(kind) - kBlockBytes;
+  job.padded_bytes = core.family_of(queued.part).arenas->frame_bytes(kind) - kBlockBytes;
   job.runs = task.runs;
   job.ticket = index;
   if (core.copier.submit(job) != Code::ok) {

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "daemon/config/config.h"
 #include "daemon/engine/catalog.h"
@@ -46,7 +47,9 @@ struct EngineOptions {
   std::uint64_t io_inflight_bytes = 96ULL << 20;  // of each volume
   std::uint32_t io_timeout_ms = 30'000;
   SpillOptions spill;
+  std::vector<std::uint64_t> volume_inflight_bytes;  // of each volume; empty: all the same
   bool load_lazily = false;  // a cold start serves before it has read the headers
+  bool drop_missing_volumes = false;  // else a start without one of them is refused
   std::uint32_t sessions_max = kSessionsMax;
   std::uint32_t ops_max = kOpsMax;
   std::uint32_t items_max = kItemsMax;
@@ -65,6 +68,7 @@ enum class IoOwner : std::uint8_t {
   scan = 6,
   note = 7,
   rebuild = 8,
+  space = 9,   // of slabs: steps that come and go
 };
 
 constexpr std::uint64_t io_cookie(IoOwner owner, std::uint64_t value) {
@@ -101,20 +105,26 @@ struct Core {
   SuperblockFile* superblock = nullptr;   // set once the store is open
   NotesFile* notes = nullptr;             // set once the store is open
   SpaceSet* spaces = nullptr;             // set once the store is open
-  std::unique_ptr<Catalog> catalog;       // with the family
+  std::unique_ptr<Catalog> catalog;       // with the first family
   SlotOrder slot_order;
   std::uint64_t next_barrier = 1;         // of the next part that becomes unsettled
   bool rebuilding = false;                // slots are being scanned and may become free
   std::uint64_t moves = 0;                // raised by whatever may let waiting work go on
 
-  Family& family() { return spaces->family(); }
-  Slab* slab_of(PartRef ref) { return spaces->slab_of(catalog->part_of(ref)); }
+  Family& family_of(PageId page) { return spaces->family(catalog->page(page).family); }
+  Family& family_of(PartRef ref) { return family_of(catalog->page_of(ref)); }
+  Family& family_of(SlabId slab) const { return spaces->family_of(slab); }
+  Family& family_of(SpaceNo space) { return spaces->family(spaces->space(space).family); }
+  Family& family_of(SessionId session) { return family_of(sessions.find(session)->space); }
+  // Of a part that is stored, or on its way there.
+  Slab& slab_of(PartRef ref) { return spaces->slabs().slab(catalog->part(ref).slab); }
   FramePool& frames_of(PartRef ref) {
-    return family().frames[family().kind_of(catalog->part_of(ref))];
+    Family& family = family_of(ref);
+    return family.frames[family.kind_of(catalog->part_of(ref))];
   }
-  std::uint16_t volume_of_part(PartRef ref) { return volume_of(slab_of(ref)->file()); }
+  std::uint16_t volume_of_part(PartRef ref) { return slab_of(ref).volume(); }
   std::uint32_t payload_bytes(PartRef ref) {
-    return family().payload_bytes(catalog->part_of(ref));
+    return family_of(ref).payload_bytes(catalog->part_of(ref));
   }
   std::uint32_t now_ms() const { return static_cast<std::uint32_t>(now.ns / kNsPerMs); }
 };

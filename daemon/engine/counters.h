@@ -34,6 +34,9 @@ namespace hc {
   X(reads, "parts read from slots")                                                          \
   X(read_failures, "reads of slots that the device failed")                                  \
   X(slots_quarantined, "slots set aside because the device failed on them, clears included") \
+  X(steps_moved, "preallocation steps that one slab gave up, for another or for the budget") \
+  X(steps_failed, "preallocation steps that the disk would not allocate or give back")       \
+  X(parts_unreachable, "parts dropped because their volume had failed when they were wanted") \
   X(commits, "group commits that succeeded")                                                 \
   X(commit_failures, "group commits that failed and will be tried again")                    \
   X(rows_committed, "index rows put by group commits")                                       \

@@ -22,17 +22,25 @@ void DiskFill::start(PartRef ref) {
   works_.pages.busy(core.catalog->page_of(ref));
   // Started here without a look at the queue: what waits there may fail and call back into the
   // verb that is starting this one.
-  auto& queue = queues_[core.volume_of_part(ref)];
-  if (queue.empty() && can_read(ref)) {
+  const std::uint16_t volume = core.volume_of_part(ref);
+  auto& queue = queues_[volume];
+  if (queue.empty() && can_read(volume) && !is_unreachable(volume)) {
     read(ref);
   } else {
     queue.push_back(ref);
     ++queued_;
+    ++core.moves;
   }
 }
 
-bool DiskFill::can_read(PartRef ref) const {
-  return works_.core.io.can_start(IoKind::read_blob, works_.core.volume_of_part(ref));
+bool DiskFill::can_read(std::uint16_t volume) const {
+  return works_.core.io.can_start(IoKind::read_blob, volume);
+}
+
+// It has failed while others serve.
+bool DiskFill::is_unreachable(std::uint16_t volume) const {
+  const IoQueue& io = works_.core.io;
+  return io.volume_count() > 1 && io.refuses(IoKind::read_blob, volume);
 }
 
 void DiskFill::read(PartRef ref) {
@@ -43,9 +51,16 @@ void DiskFill::read(PartRef ref) {
     fail(ref, BlobVerdict::good, false);
     return;
   }
-  Slab& slab = *core.slab_of(ref);
+  if (is_unreachable(core.volume_of_part(ref))) {
+    ++core.counters.parts_unreachable;
+    works_.spiller.drop_stored(ref, false);  // else a new store of it would find nothing to copy
+    fail(ref, BlobVerdict::good, false);
+    return;
+  }
+  Slab& slab = core.slab_of(ref);
   slab.pin(part.slot);
   part.read_slot = part.slot;
+  part.read_slab = part.slab;
   const BlobPlace place{slab.file(), slab.slot_offset(part.slot),
                         core.frames_of(ref).payload(part.frame),
                         slab.header().slot_bytes - kBlockBytes,
@@ -56,8 +71,9 @@ void DiskFill::read(PartRef ref) {
 }
 
 void DiskFill::turn() {
-  for (auto& queue : queues_) {
-    while (!queue.empty() && can_read(queue.front())) {
+  for (std::uint16_t volume = 0; volume < works_.core.io.volume_count(); ++volume) {
+    auto& queue = queues_[volume];
+    while (!queue.empty() && (can_read(volume) || is_unreachable(volume))) {
       const PartRef ref = queue.front();
       queue.pop_front();
       --queued_;
@@ -100,8 +116,10 @@ void DiskFill::on_read(const IoEvent& event) {
   }
   --reading_;
   ++core.counters.reads;
-  core.slab_of(ref)->unpin(part.read_slot);
+  Slab& slab = core.spaces->slabs().slab(part.read_slab);
+  slab.unpin(part.read_slot);
   part.read_slot = kNoSlot;
+  part.read_slab = kNoSlab;
   const bool dropped = core.catalog->page(core.catalog->page_of(ref)).doomed ||
                        part.l3 < L3State::written;
   if (dropped) {
@@ -113,7 +131,7 @@ void DiskFill::on_read(const IoEvent& event) {
     fail(ref, BlobVerdict::good, event.device_failed());  // else: a miss this time, no more
     return;
   }
-  core.counters.bytes_read += core.slab_of(ref)->header().slot_bytes;
+  core.counters.bytes_read += slab.header().slot_bytes;
   const BlobVerdict verdict = judge(ref, event);
   if (verdict != BlobVerdict::good) {
     fail(ref, verdict, false);

@@ -35,7 +35,8 @@ class DiskFill {
 
  private:
   void read(PartRef ref);  // needs room in the io queue
-  bool can_read(PartRef ref) const;
+  bool can_read(std::uint16_t volume) const;
+  bool is_unreachable(std::uint16_t volume) const;
   void tell_overdue();
   void fail(PartRef ref, BlobVerdict verdict, bool device_failed);
   BlobVerdict judge(PartRef ref, const IoEvent& event);

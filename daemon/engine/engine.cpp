@@ -13,7 +13,8 @@ Engine::Engine(Disk& disk, Index& index, Copier& copier, CompletionSink& sink,
                const EngineOptions& options)
     : disk_(disk),
       io_(std::make_unique<IoQueue>(
-          disk, IoQueueOptions{options.io_inflight_bytes, options.io_timeout_ms})),
+          disk, IoQueueOptions{options.io_inflight_bytes, options.io_timeout_ms,
+                               options.volume_inflight_bytes})),
       core_(std::make_unique<Core>(*io_, index, copier, sink, options)) {
   ArenaOptions& arenas = core_->options.spaces.arenas;
   arenas.on_mapped = [this](std::span<std::uint8_t> bytes) { disk_.add_memory(bytes); };
@@ -32,6 +33,7 @@ void Engine::route(const IoEvent& event) {
     case IoOwner::scan: on_scan(event); return;
     case IoOwner::note: works_->commit.on_note(event); return;
     case IoOwner::rebuild: rebuild_->on_read(event); return;
+    case IoOwner::space: works_->steps.on_event(event); return;
   }
   HC_UNREACHABLE();
 }
@@ -79,6 +81,7 @@ void Engine::turn_works() {
   works_->forget.turn();
   verbs_->turn();
   works_->spiller.turn();
+  works_->steps.turn();
   if (state_ == EngineState::serving) {
     works_->commit.turn();
   }

@@ -92,6 +92,7 @@ class Engine {
   Core& core() HC_REACTOR { return *core_; }
   const Core& core() const HC_REACTOR { return *core_; }
   PageKeeper& pages() HC_REACTOR { return works_->pages; }
+  StepMover& steps() HC_REACTOR { return works_->steps; }
   const LoadProgress& load_progress() const HC_REACTOR { return load_progress_; }
   bool scanning_behind() const HC_REACTOR { return scan_behind_ != nullptr; }  // of a lazy load
   // Slots are read for the index.

@@ -32,6 +32,7 @@ Result<std::uint64_t> Engine::start_clear() {
   }
   works_->spiller.pause(true);
   works_->commit.pause(true);
+  works_->steps.pause(true);
   clearing_store_ = true;
   order_ = OrderState::running;
   std::uint64_t pages = 0;
@@ -124,7 +125,7 @@ void Engine::turn_clear() {
 
 void Engine::turn_clear_store() {
   if (!clear_is_durable() || !works_->commit.idle() || !works_->spiller.idle() ||
-      !works_->fills.idle() || !works_->forget.idle() || !scans_idle()) {
+      !works_->fills.idle() || !works_->forget.idle() || !works_->steps.idle() || !scans_idle()) {
     return;
   }
   HC_FAILPOINT(clear_epoch_durable);
@@ -135,12 +136,11 @@ void Engine::turn_clear_store() {
   clearing_store_ = false;
   ++core_->moves;  // what was held back meanwhile goes on
   // A page record in use may still stand in a queue of the works.
-  const bool unused = core_->catalog != nullptr &&
-                      core_->catalog->pages_free() == core_->catalog->pages_max();
+  const bool unused = core_->catalog != nullptr && core_->catalog->empty();
   if (core_->sessions.open_count() == 0 && unused && core_->ops.active().empty()) {
     core_->catalog.reset();
     core_->slot_order.clear();
-    if (auto forgotten = spaces_->forget_family(); !forgotten && result) {
+    if (auto forgotten = spaces_->forget_families(); !forgotten && result) {
       result = forgotten;
     }
     HC_FAILPOINT(clear_family_forgotten);
@@ -157,6 +157,7 @@ void Engine::empty_store(const Result<void>& index_reset) {
       works_->forget.settle(PageId{id});
     }
   }
+  works_->steps.reset();
   for (std::uint16_t id = 0; id < slabs_->count(); ++id) {
     slabs_->slab(SlabId{id}).reset();
   }
@@ -166,6 +167,7 @@ void Engine::empty_store(const Result<void>& index_reset) {
   drop_unused_spaces();
   works_->spiller.pause(false);
   works_->commit.pause(false);
+  works_->steps.pause(false);
 }
 
 // No row and no readable blob is left: the numbers of spaces that nobody uses may go to others.

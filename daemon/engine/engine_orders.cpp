@@ -62,7 +62,7 @@ std::uint64_t Engine::frames_leased() const {
   for (const SessionId session : core_->sessions.all()) {
     for (const LeaseId lease : core_->leases.leases_of(session)) {
       for (const PageId page : core_->leases.pages(lease)) {
-        for (std::uint32_t at = 0; !seen[page.value] && at < catalog.parts_per_page(); ++at) {
+        for (std::uint32_t at = 0; !seen[page.value] && at < catalog.parts_per_page(page); ++at) {
           frames += catalog.part(catalog.ref(page, at)).l2 == L2State::resident ? 1U : 0U;
         }
         seen[page.value] = true;
@@ -109,9 +109,11 @@ StatsReply Engine::stats() {
   }
   Catalog& catalog = *core_->catalog;
   out.pages = catalog.pages_linked();
-  for (FramePool& pool : spaces_->family().frames) {
-    out.frames_total += pool.frame_count();
-    out.frames_free += pool.free_count();
+  for (std::uint16_t number = 0; number < spaces_->family_count(); ++number) {
+    for (const FramePool& pool : spaces_->family(FamilyNo{number}).frames) {
+      out.frames_total += pool.frame_count();
+      out.frames_free += pool.free_count();
+    }
   }
   out.resident_parts = out.frames_total - out.frames_free;  // those being filled included
   std::uint64_t stored = 0;

@@ -24,8 +24,9 @@ Result<Engine::Attachment> Engine::attach(const AttachSpec& spec) {
   auto space = spaces_->add(spec.descriptor, spec.shards_on_node);
   HC_TRY(space);
   HC_FAILPOINT(attach_space_added);
-  // Whatever fails: a family has its catalog, and every open slab its order.
-  const auto opened = spaces_->open_slabs(spec.shard);
+  Family& family = core_->family_of(*space);
+  // Whatever fails: a family has its records, and every open slab its order.
+  const auto opened = spaces_->open_slabs(family.number, spec.shard);
   works_->open_catalog();
   HC_TRY(opened);
   const SessionId session = core_->sessions.open(*space, spec.shard);
@@ -34,6 +35,7 @@ Result<Engine::Attachment> Engine::attach(const AttachSpec& spec) {
                                       std::to_string(core_->options.sessions_max) +
                                       " sessions are attached");
   }
+  ++family.sessions;
   ++core_->counters.sessions_opened;
   HC_FAILPOINT(attach_done);
   return Attachment{session, *space};
@@ -63,6 +65,9 @@ std::size_t Engine::release_leases(SessionId session) {
 }
 
 void Engine::close_session(SessionId session) {
+  Family& family = core_->family_of(session);
+  HC_CHECK(family.sessions > 0);
+  --family.sessions;
   core_->sessions.close(session);
   ++core_->counters.sessions_closed;
 }
@@ -74,7 +79,7 @@ Result<SpaceNo> Engine::switch_space(SessionId id, const std::string& weight_ver
   SpaceDescriptor descriptor = spaces_->space(session->space).descriptor;
   descriptor.weight_version = weight_version;
   HC_TRY_VOID(validate_space(descriptor));
-  auto space = spaces_->add(descriptor, spaces_->family().shards_on_node);
+  auto space = spaces_->add(descriptor, core_->family_of(id).shards_on_node);
   HC_TRY(space);
   HC_FAILPOINT(switch_space_added);
   release_leases(id);  // only now: a refused switch costs nothing

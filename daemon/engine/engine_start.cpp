@@ -2,6 +2,7 @@
 // engine_start: opens the store and leaves hold; a start that fails leaves nothing behind.
 #include "daemon/engine/engine.h"
 #include "daemon/log/log.h"
+#include "daemon/store/volume_claim.h"
 #include "proto/check.h"
 #include "proto/test_hooks.h"
 
@@ -12,9 +13,14 @@ Result<void> Engine::open(const Uuid& new_uuid) {
   auto superblock = SuperblockFile::open(disk_, new_uuid);
   HC_TRY(superblock);
   superblock_ = std::move(*superblock);
-  io_->open_probes();
+  HC_TRY_VOID(claim_volumes(disk_, *superblock_, core_->options.drop_missing_volumes));
+  if (!superblock_->is_durable()) {
+    HC_TRY_VOID(superblock_->write_blocking_now());
+    HC_FAILPOINT(volumes_claimed);
+  }
+  io_->open_probes();  // on volumes that are ours
   slabs_ = std::make_unique<SlabSet>(disk_, superblock_->current().store_uuid,
-                                     core_->options.spaces.l3_bytes);
+                                     core_->options.spaces.volumes());
   auto notes = NotesFile::open(disk_, *superblock_);
   HC_TRY(notes);
   notes_ = std::move(*notes);
@@ -61,6 +67,7 @@ Result<void> Engine::start_empty() {
   HC_TRY(opened);
   HC_FAILPOINT(start_index_opened);
   notes_->forget_all_epochs();
+  HC_TRY_VOID(slabs_->remove_others());  // of families before the clear
   begin_serving();
   return {};
 }
@@ -113,7 +120,7 @@ void Engine::drop_start() {
   core_->catalog.reset();
   core_->slot_order.clear();
   build_works();
-  if (auto closed = spaces_->abandon_family(); !closed) {
+  if (auto closed = spaces_->abandon_families(); !closed) {
     log_warn("cold_start.close_failed", {{"reason", closed.error().message()}});
   }
 }

@@ -48,13 +48,13 @@ void Forget::doom(PageId id, Doom how, FreeToken token) {
     // group, not with hand_on, which may be a while.
     works_.commit.add_erase(page.space, page.hash);
   }
-  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
+  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(id); ++at) {
     const PartRef ref = core.catalog->ref(id, at);
     Part& part = core.catalog->part(ref);
     part.repeats = 0;
     works_.admission.let_go(ref);
     if (part.l3 >= L3State::written) {
-      core.slot_order.order(*core.family().slabs[at]).remove(part.slot.value);
+      core.slot_order.order(part.slab).remove(part.slot.value);
     }
     stop_spill(ref);
   }
@@ -70,7 +70,7 @@ void Forget::settle(PageId id) {
     return;
   }
   if (page.holds == 0) {
-    for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
+    for (std::uint32_t at = 0; at < core.catalog->parts_per_page(id); ++at) {
       const PartRef ref = core.catalog->ref(id, at);
       if (core.catalog->part(ref).l2 == L2State::resident) {
         works_.pages.drop_frame(ref);
@@ -94,7 +94,7 @@ void Forget::settle(PageId id) {
 
 bool Forget::needs_wipe(PageId id) const {
   const Catalog& catalog = *works_.core.catalog;
-  for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
+  for (std::uint32_t at = 0; at < catalog.parts_per_page(id); ++at) {
     const Part& part = catalog.part(catalog.ref(id, at));
     if (part.l3 >= L3State::written && !part.wiped) {
       return true;
@@ -112,7 +112,7 @@ bool Forget::can_zero(PartRef ref) const {
 
 bool Forget::waits_for_disk(PageId id) const {
   const Catalog& catalog = *works_.core.catalog;
-  for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
+  for (std::uint32_t at = 0; at < catalog.parts_per_page(id); ++at) {
     const PartRef ref = catalog.ref(id, at);
     if (catalog.part(ref).l3 >= L3State::written && !catalog.part(ref).wiped) {
       return !can_zero(ref);  // the first one that wipe() comes to
@@ -125,7 +125,7 @@ bool Forget::waits_for_disk(PageId id) const {
 bool Forget::wipe(PageId id) {
   Core& core = works_.core;
   Page& page = core.catalog->page(id);
-  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
+  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(id); ++at) {
     const PartRef ref = core.catalog->ref(id, at);
     const Part& part = core.catalog->part(ref);
     if (part.l3 < L3State::written || part.wiped) {
@@ -134,7 +134,7 @@ bool Forget::wipe(PageId id) {
     if (!can_zero(ref)) {
       return page.zeroes_left > 0;  // on_zero comes back for the rest
     }
-    const Slab& slab = *core.slab_of(ref);
+    const Slab& slab = core.slab_of(ref);
     core.io.start_zero_header(slab.file(), slab.slot_offset(part.slot),
                               io_cookie(IoOwner::zero, ref.value));
     ++page.zeroes_left;
@@ -159,8 +159,7 @@ void Forget::on_zero(const IoEvent& event) {
   HC_CHECK(part.l3 >= L3State::written);
   --page.zeroes_left;
   --wiping_;
-  const SlabId slab_id = *core.family().slabs[core.catalog->part_of(ref)];
-  Slab& slab = core.spaces->slabs().slab(slab_id);
+  Slab& slab = core.slab_of(ref);
   if (event.code == Code::ok && !HC_FAILPOINT_FAILS(forget_wiped)) {
     part.wiped = true;
   } else if (event.not_tried || event.volume_fault) {
@@ -180,6 +179,7 @@ void Forget::drop_slot(Part& part) {
   works_.commit.count_written(part.l3 == L3State::written ? -1 : 0);
   part.l3 = L3State::absent;
   part.slot = kNoSlot;
+  part.slab = kNoSlab;
   part.generation = kNoGeneration;
   part.wiped = false;
 }
@@ -193,12 +193,12 @@ void Forget::hand_on(PageId id) {
     strip_slots(id);
     return;
   }
-  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
+  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(id); ++at) {
     Part& part = core.catalog->part(core.catalog->ref(id, at));
     if (part.l3 < L3State::written) {
       continue;
     }
-    const SlabId slab_id = *core.family().slabs[at];
+    const SlabId slab_id = part.slab;
     core.spaces->slabs().slab(slab_id).mark_limbo(part.slot);
     works_.commit.add_limbo({slab_id, part.slot});
     if (part.wiped) {
@@ -213,7 +213,7 @@ void Forget::hand_on(PageId id) {
 
 void Forget::strip_slots(PageId id) {
   Core& core = works_.core;
-  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
+  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(id); ++at) {
     Part& part = core.catalog->part(core.catalog->ref(id, at));
     if (part.l3 >= L3State::written) {
       drop_slot(part);

@@ -3,6 +3,7 @@
 #include "daemon/engine/group_commit.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "daemon/engine/works.h"
@@ -56,6 +57,9 @@ void GroupCommit::add_erase(SpaceNo space, const PageHash& hash, FreeToken token
 void GroupCommit::add_limbo(SlotRef slot) { limbo_.push_back(slot); }
 
 void GroupCommit::add_flush(SlabId slab) {
+  if (!has_work()) {
+    first_waiting_ = works_.core.now;
+  }
   if (std::find(flushes_.begin(), flushes_.end(), slab) == flushes_.end()) {
     flushes_.push_back(slab);
   }
@@ -64,34 +68,13 @@ void GroupCommit::add_flush(SlabId slab) {
 void GroupCommit::request_soon() { soon_ = true; }
 
 bool GroupCommit::has_work() const {
-  return !dirty_.empty() || !erases_.empty() || !limbo_.empty() || state_dirty_ || again_;
+  return !dirty_.empty() || !erases_.empty() || !limbo_.empty() || !flushes_.empty() ||
+         state_dirty_ || again_;
 }
 
 bool GroupCommit::is_failing() const {
   return index_dead_ || failures_ >= kFailuresMax ||
          works_.core.superblock->failures_in_row() >= kFailuresMax;
-}
-
-void GroupCommit::reset(const Result<void>& index_reset) {
-  HC_CHECK(idle() && paused_);
-  failures_ = 0;
-  failure_code_ = Code::io_error;
-  index_dead_ = !index_reset;
-  rebuilding_ = false;
-  state_dirty_ = false;
-  again_ = fresh_ = !index_reset;  // the next group tries it again
-  again_next_ = 0;
-  for (const PageId id : dirty_) {
-    works_.core.catalog->page(id).dirty = false;  // else it could never queue again
-  }
-  dirty_.clear();
-  limbo_.clear();
-  flushes_.clear();
-  soon_ = false;
-  // Last: what is told here may queue new erases.
-  for (const Erase& erase : std::exchange(erases_, {})) {
-    works_.events->freed(erase.token);
-  }
 }
 
 Instant GroupCommit::next_due() const {
@@ -129,6 +112,9 @@ void GroupCommit::turn() {
   if (state_ == State::noting) {
     turn_notes();
   }
+  if (state_ == State::flushing) {
+    start_syncs();
+  }
   if (state_ == State::committing) {
     if (auto outcome = core.index.poll()) {
       outcome->has_value() ? succeed() : fail(outcome->error());
@@ -139,6 +125,7 @@ void GroupCommit::turn() {
 void GroupCommit::start() {
   Core& core = works_.core;
   started_ = core.now;
+  ++groups_;
   soon_ = false;
   group_ = Group{};
   group_.limbo = std::move(limbo_);
@@ -150,7 +137,7 @@ void GroupCommit::start() {
   for (const SlabId slab : flushes_) {
     add_group_flush(slab);
   }
-  flushes_.clear();
+  group_.wanted_flushes = std::exchange(flushes_, {});
   first_waiting_ = core.now;
   sequence_ += group_.flushes.empty() ? 0U : 1U;
   group_.rows.state = {sequence_, rebuilding_ || again_};
@@ -187,17 +174,34 @@ void GroupCommit::start_flush() {
   if (HC_MUTANT(rows_before_flush)) {
     group_.flushes.clear();
   }
+  syncs_started_ = 0;
   syncs_left_ = static_cast<std::uint32_t>(group_.flushes.size());
   if (notes_.wrote_notes()) {
     ++syncs_left_;
     core.io.start_sync(core.notes->file(), io_cookie(IoOwner::commit, kNotesSync));
   }
-  for (const SlabId slab : group_.flushes) {
-    const FileId file = core.spaces->slabs().slab(slab).file();
-    core.io.start_sync(file, io_cookie(IoOwner::commit, slab.value));
-  }
   if (syncs_left_ == 0) {
     commit_rows();
+  }
+}
+
+// There may be more slabs than the queue has jobs. A volume that hangs with all of its jobs has
+// failed by then: its flush fails as one that was not tried.
+void GroupCommit::start_syncs() {
+  IoQueue& io = works_.core.io;
+  while (state_ == State::flushing && syncs_started_ < group_.flushes.size()) {
+    const SlabId slab = group_.flushes[syncs_started_];
+    const FileId file = works_.core.spaces->slabs().slab(slab).file();
+    const std::uint64_t cookie = io_cookie(IoOwner::commit, slab.value);
+    if (io.can_start(IoKind::sync, volume_of(file))) {
+      ++syncs_started_;
+      io.start_sync(file, cookie);
+    } else if (io.refuses(IoKind::sync, volume_of(file))) {
+      ++syncs_started_;
+      on_sync({IoKind::sync, Code::io_error, EIO, cookie});
+    } else {
+      return;
+    }
   }
 }
 
@@ -205,7 +209,8 @@ void GroupCommit::collect_spaces() {
   for (Space* space : works_.core.spaces->all()) {
     if (!space->in_index) {
       group_.rows.spaces.push_back(
-          {space->number, space->descriptor, works_.core.family().shards_on_node});
+          {space->number, space->descriptor,
+           works_.core.family_of(space->number).shards_on_node});
     }
   }
 }
@@ -249,18 +254,19 @@ void GroupCommit::add_row(PageId id) {
   row.space = page.space;
   row.page = page.hash;
   row.last_access = page.last_access;
-  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
+  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(id); ++at) {
     const PartRef ref = core.catalog->ref(id, at);
     const Part& part = core.catalog->part(ref);
     if (part.l3 < L3State::written) {
       continue;
     }
-    const PartSpec& spec = core.family().parts[at];
-    row.parts.push_back({spec.kind, spec.shard, page.owner, 0, part.slot.value,
+    const PartSpec& spec = core.family_of(id).parts[at];
+    const std::uint16_t volume = core.slab_of(ref).volume();
+    row.parts.push_back({spec.kind, spec.shard, page.owner, volume, part.slot.value,
                          part.generation.value});
     if (part.l3 == L3State::written) {
       group_.written.push_back({ref, part.generation});
-      add_group_flush(*core.family().slabs[at]);
+      add_group_flush(part.slab);
     }
   }
   group_.touched.push_back({page.space, page.hash});
@@ -336,7 +342,7 @@ void GroupCommit::settle_written(const Group::Written& written) {
   part.l3 = L3State::durable;
   part.repeats = 0;
   count_written(-1);
-  core.slab_of(written.ref)->mark_committed(part.slot);
+  core.slab_of(written.ref).mark_committed(part.slot);
   if (core.catalog->unsettled().contains(written.ref.value)) {
     core.catalog->unsettled().remove(written.ref.value);
   }
@@ -350,6 +356,7 @@ void GroupCommit::succeed() {
   Core& core = works_.core;
   ++core.counters.commits;
   ++core.moves;
+  last_success_ = groups_;
   if (failures_ > 0) {
     log_info("commit.done", {{"after_failures", failures_}});
   }

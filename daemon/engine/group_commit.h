@@ -35,6 +35,10 @@ class GroupCommit {
   void add_limbo(SlotRef slot);                 // free after the next group
   void add_flush(SlabId slab);                  // wiped headers must be flushed with the next group
   void request_soon();                          // do not wait for the interval
+  // The group that takes what is added now. When it or a later one has succeeded, which takes what
+  // it left if it failed, that is durable.
+  std::uint64_t next_group() const { return groups_ + 1; }
+  std::uint64_t last_success() const { return last_success_; }
 
   void turn();
   void on_sync(const IoEvent& event);
@@ -88,11 +92,13 @@ class GroupCommit {
     std::vector<Written> written;
     std::vector<SlotRef> limbo;
     std::vector<SlabId> flushes;
+    std::vector<SlabId> wanted_flushes;         // of these: whatever becomes of the rows
   };
 
   bool due() const;
   bool held_up() const;
   void start();
+  void start_syncs();
   void collect_spaces();
   void collect_erases();
   void collect_puts();
@@ -112,6 +118,8 @@ class GroupCommit {
 
   Works& works_;
   SideNotes notes_;
+  std::uint64_t groups_ = 0;                    // started
+  std::uint64_t last_success_ = 0;
   std::uint64_t sequence_ = 0;                  // of the last group that flushed anything
   State state_ = State::idle;
   bool paused_ = false;
@@ -125,6 +133,7 @@ class GroupCommit {
   std::uint32_t syncs_left_ = 0;
   std::uint32_t overdue_syncs_ = 0;             // in flight, of groups that have failed
   bool unanswered_ = false;                     // something of the group, in time
+  std::size_t syncs_started_ = 0;
   Code sync_code_ = Code::ok;
   std::vector<SlabId> failed_syncs_;
   Instant first_waiting_{};                     // when the oldest waiting row came

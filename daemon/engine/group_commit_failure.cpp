@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// group_commit_failure: what becomes of a group that failed, and of an index that died.
+// group_commit_failure: what becomes of a group that failed, of an index that died, and of
+// a store that is cleared.
 #include <algorithm>
 #include <utility>
 
@@ -18,6 +19,28 @@ constexpr std::uint32_t kAgainLooksMax = 8192;
 
 }  // namespace
 
+void GroupCommit::reset(const Result<void>& index_reset) {
+  HC_CHECK(idle() && paused_);
+  failures_ = 0;
+  failure_code_ = Code::io_error;
+  index_dead_ = !index_reset;
+  rebuilding_ = false;
+  state_dirty_ = false;
+  again_ = fresh_ = !index_reset;  // the next group tries it again
+  again_next_ = 0;
+  for (const PageId id : dirty_) {
+    works_.core.catalog->page(id).dirty = false;  // else it could never queue again
+  }
+  dirty_.clear();
+  limbo_.clear();
+  flushes_.clear();
+  soon_ = false;
+  // Last: what is told here may queue new erases.
+  for (const Erase& erase : std::exchange(erases_, {})) {
+    works_.events->freed(erase.token);
+  }
+}
+
 // Everything goes back to the queues, by key: a record may serve another page by now.
 void GroupCommit::requeue(const Group& group) {
   Core& core = works_.core;
@@ -31,7 +54,9 @@ void GroupCommit::requeue(const Group& group) {
   if (!HC_MUTANT(limbo_lost_on_failure)) {
     limbo_.insert(limbo_.end(), group.limbo.begin(), group.limbo.end());
   }
-  for (const SlabId slab : group.flushes) {
+  // The flush of a written part comes again with its row, or goes with the part: a volume that has
+  // failed holds up nobody else's rows.
+  for (const SlabId slab : group.wanted_flushes) {
     add_flush(slab);
   }
   state_dirty_ = true;
@@ -78,8 +103,8 @@ void GroupCommit::fail_unflushed() {
   std::vector<PartRef> lost;
   const LruList& unsettled = core.catalog->unsettled();
   for (std::uint32_t at = unsettled.oldest(); at != kNone32; at = unsettled.newer_than(at)) {
-    const auto slab = core.family().slabs[core.catalog->part_of(PartRef{at})];
-    if (std::find(failed_syncs_.begin(), failed_syncs_.end(), *slab) != failed_syncs_.end()) {
+    const SlabId slab = core.catalog->part(PartRef{at}).slab;
+    if (std::find(failed_syncs_.begin(), failed_syncs_.end(), slab) != failed_syncs_.end()) {
       lost.push_back(PartRef{at});
     }
   }

@@ -51,11 +51,12 @@ bool Verbs::lease_pages(std::uint32_t index) {
 void Verbs::start_pin(std::uint32_t index) {
   const Op& op = core_.ops.op(index);
   const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
+  const auto& kinds = core_.family_of(op.session).descriptor.kinds;
   bool there = true;
   for (std::uint32_t i = 0; i < pages && there; ++i) {
     const PageId page = page_at(index, i);
     for_each_part(core_, op, i, [&](std::uint16_t kind, std::uint32_t part) {
-      if (there && kind_needed(core_.family().descriptor.kinds[kind], i, pages)) {
+      if (there && kind_needed(kinds[kind], i, pages)) {
         there = page != kNoPage && core_.catalog->part(core_.catalog->ref(page, part)).l2 ==
                                        L2State::resident;
       }
@@ -75,7 +76,8 @@ void Verbs::start_pin(std::uint32_t index) {
 void Verbs::start_reload(std::uint32_t index) {
   Op& op = core_.ops.op(index);
   const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
-  const auto& kinds = core_.family().descriptor.kinds;
+  Family& family = core_.family_of(op.session);
+  const auto& kinds = family.descriptor.kinds;
   std::array<std::uint32_t, kKindsMax> frames{};
   std::uint32_t items = 0;
   bool there = true;
@@ -101,7 +103,7 @@ void Verbs::start_reload(std::uint32_t index) {
     ends_.finish(index, Code::not_found, Ack::done);
     return;
   }
-  if (!works_.pages.can_fit(frames)) {
+  if (!works_.pages.can_fit(family, frames)) {
     ends_.finish(index, Code::no_space, Ack::done);
     return;
   }
@@ -110,8 +112,8 @@ void Verbs::start_reload(std::uint32_t index) {
     return;
   }
   bool room = items <= core_.ops.items_free();
-  for (std::uint16_t kind = 0; kind < core_.family().frames.size(); ++kind) {
-    room = room && works_.pages.ensure_frames(kind, frames[kind]);
+  for (std::uint16_t kind = 0; kind < family.frames.size(); ++kind) {
+    room = room && works_.pages.ensure_frames(family, kind, frames[kind]);
   }
   if (!room) {
     ends_.finish(index, Code::busy, Ack::done);
@@ -141,7 +143,7 @@ bool Verbs::start_reload_page(std::uint32_t index, std::uint32_t i) {
   for_each_part(core_, op, i, [&](std::uint16_t kind, std::uint32_t part) {
     const PartRef ref = core_.catalog->ref(page, part);
     const Part& at = core_.catalog->part(ref);
-    const bool needed = kind_needed(core_.family().descriptor.kinds[kind], i, pages);
+    const bool needed = kind_needed(core_.family_of(ref).descriptor.kinds[kind], i, pages);
     if (!needed || at.l2 == L2State::resident) {
       return;
     }

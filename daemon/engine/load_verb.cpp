@@ -36,7 +36,7 @@ bool Verbs::next_load_part(std::uint32_t index, std::uint16_t& kind, PartRef& re
                            bool& missing) {
   Op& op = core_.ops.op(index);
   const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
-  const auto& kinds = core_.family().descriptor.kinds;
+  const auto& kinds = core_.family_of(op.session).descriptor.kinds;
   for (; op.next_page < pages; ++op.next_page, op.next_kind = 0) {
     bool found = false;
     const std::uint32_t from_kind = op.next_kind;
@@ -100,7 +100,7 @@ Verbs::LoadStep Verbs::start_load_part(std::uint32_t index, std::uint16_t kind, 
     return LoadStep::wait;
   }
   works_.pages.hold(page);  // until the item ends: what is there now must stay
-  if (part.l2 == L2State::absent && !works_.pages.ensure_frames(kind, 1)) {
+  if (part.l2 == L2State::absent && !works_.pages.ensure_frames(core_.family_of(page), kind, 1)) {
     works_.pages.drop_hold(page);
     return LoadStep::wait;
   }

@@ -51,7 +51,7 @@ template <typename Fn>
 void for_each_part(Core& core, const Op& op, std::uint32_t index, Fn&& fn) {
   const EngineSession* session = core.sessions.find(op.session);
   HC_CHECK(session != nullptr);
-  const SpaceDescriptor& space = core.family().descriptor;
+  const SpaceDescriptor& space = core.family_of(op.session).descriptor;
   const std::uint8_t mask = op.request.entry.kind_mask;
   std::uint32_t first_part = 0;
   for (std::uint16_t kind = 0; kind < space.kinds.size(); ++kind) {

@@ -22,7 +22,7 @@ PageId PageKeeper::find_or_create(SpaceNo space, const PageHash& hash) {
   if (known != kNoPage) {
     return known;
   }
-  const PageId page = catalog.create(space, hash);
+  const PageId page = catalog.create(core_.spaces->space(space).family, space, hash);
   if (page != kNoPage) {
     catalog.page(page).last_access = catalog.tick();
     ++core_.spaces->space(space).pages;
@@ -35,14 +35,15 @@ bool PageKeeper::touch(PageId id) {
   Page& page = catalog.page(id);
   HC_CHECK(page.in_use);
   page.last_access = catalog.tick();
-  if (catalog.l2_order().contains(id.value)) {
-    catalog.l2_order().move_to_newest(id.value);
+  LruList& order = catalog.l2_order(page.family);
+  if (order.contains(id.value)) {
+    order.move_to_newest(id.value);
   }
   bool stored = false;
-  for (std::uint32_t part = 0; part < catalog.parts_per_page(); ++part) {
+  for (std::uint32_t part = 0; part < catalog.parts_per_page(id); ++part) {
     const Part& at = catalog.part(catalog.ref(id, part));
     if (at.l3 >= L3State::written) {
-      core_.slot_order.order(*core_.family().slabs[part]).move_to_newest(at.slot.value);
+      core_.slot_order.touch(at.slab, at.slot, page.last_access);
       stored = true;
     }
   }
@@ -63,7 +64,7 @@ void PageKeeper::publish_status(PageId id) {
     return;
   }
   PageStatus status;
-  for (std::uint32_t part = 0; part < catalog.parts_per_page(); ++part) {
+  for (std::uint32_t part = 0; part < catalog.parts_per_page(id); ++part) {
     const Part& at = catalog.part(catalog.ref(id, part));
     const std::uint64_t bit = std::uint64_t{1} << part;
     status.resident |= at.l2 == L2State::resident ? bit : 0;
@@ -92,7 +93,7 @@ bool PageKeeper::end_if_empty(PageId id) {
   if (!page.in_use || page.doomed || page.holds > 0 || page.busy > 0 || catalog.has_any_part(id)) {
     return false;
   }
-  for (std::uint32_t part = 0; part < catalog.parts_per_page(); ++part) {
+  for (std::uint32_t part = 0; part < catalog.parts_per_page(id); ++part) {
     if (catalog.part(catalog.ref(id, part)).first_waiter != kNone32) {
       return false;
     }
@@ -160,8 +161,9 @@ void PageKeeper::stop_unsettled(PartRef ref) {
   }
 }
 
-bool PageKeeper::can_fit(std::span<const std::uint32_t> frames_by_kind) const {
-  const auto& pools = core_.family().frames;
+bool PageKeeper::can_fit(const Family& family,
+                         std::span<const std::uint32_t> frames_by_kind) const {
+  const auto& pools = family.frames;
   for (std::size_t kind = 0; kind < pools.size(); ++kind) {
     if (frames_by_kind[kind] > pools[kind].frame_count()) {
       return false;
@@ -170,11 +172,11 @@ bool PageKeeper::can_fit(std::span<const std::uint32_t> frames_by_kind) const {
   return true;
 }
 
-bool PageKeeper::ensure_frames(std::uint16_t kind, std::uint32_t count) {
-  FramePool& pool = core_.family().frames[kind];
+bool PageKeeper::ensure_frames(Family& family, std::uint16_t kind, std::uint32_t count) {
+  FramePool& pool = family.frames[kind];
   std::uint32_t spills_left = count + kSpillsPerLookMax;
   while (pool.free_count() < count) {
-    LruList& order = core_.catalog->l2_order();
+    LruList& order = core_.catalog->l2_order(family.number);
     if (order.empty()) {
       return false;
     }
@@ -191,13 +193,13 @@ bool PageKeeper::ensure_frames(std::uint16_t kind, std::uint32_t count) {
 }
 
 // A page with a stored part keeps its record when it leaves L2, so it stays there.
-bool PageKeeper::ensure_records(std::uint32_t count) {
+bool PageKeeper::ensure_records(const Family& family, std::uint32_t count) {
   Catalog& catalog = *core_.catalog;
-  const LruList& order = catalog.l2_order();
+  const LruList& order = catalog.l2_order(family.number);
   std::uint32_t at = order.oldest();
   for (std::uint32_t looks = 0; looks < count + kRecordLooksMax && at != kNone32; ++looks) {
     const std::uint32_t newer = order.newer_than(at);
-    if (catalog.pages_free() >= count) {
+    if (catalog.pages_free(family.number) >= count) {
       return true;
     }
     if (!catalog.has_stored_part(PageId{at}) && !works_.admission.keeps(PageId{at})) {
@@ -205,9 +207,9 @@ bool PageKeeper::ensure_records(std::uint32_t count) {
     }
     at = newer;
   }
-  while (catalog.pages_free() < count && works_.spiller.evict_oldest()) {
+  while (catalog.pages_free(family.number) < count && works_.spiller.evict_oldest(family)) {
   }
-  return catalog.pages_free() >= count;
+  return catalog.pages_free(family.number) >= count;
 }
 
 // The whole page: all kinds and all shards of this node together.
@@ -215,7 +217,7 @@ void PageKeeper::evict_l2(PageId id) {
   Catalog& catalog = *core_.catalog;
   HC_CHECK(catalog.page(id).holds == 0);
   HC_CHECK(catalog.page(id).busy == 0);
-  for (std::uint32_t part = 0; part < catalog.parts_per_page(); ++part) {
+  for (std::uint32_t part = 0; part < catalog.parts_per_page(id); ++part) {
     const PartRef ref = catalog.ref(id, part);
     if (catalog.part(ref).l2 == L2State::resident) {
       core_.counters.parts_dropped_unspilled += catalog.part(ref).l3 == L3State::absent ? 1U : 0U;

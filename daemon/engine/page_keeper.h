@@ -45,12 +45,12 @@ class PageKeeper {
 
   // Frames.
   // Whether L2 has that many frames of each kind at all. Evicts nothing.
-  bool can_fit(std::span<const std::uint32_t> frames_by_kind) const;
-  // Evicts unheld pages, oldest first, until `count` frames of the kind are free.
-  bool ensure_frames(std::uint16_t kind, std::uint32_t count);
+  bool can_fit(const Family& family, std::span<const std::uint32_t> frames_by_kind) const;
+  // Evicts unheld pages of the family, oldest first, until `count` frames of the kind are free.
+  bool ensure_frames(Family& family, std::uint16_t kind, std::uint32_t count);
   // Evicts pages that only L2 has, then from both tiers, until `count` new pages fit into the
-  // catalog.
-  bool ensure_records(std::uint32_t count);
+  // family's records.
+  bool ensure_records(const Family& family, std::uint32_t count);
   void evict_l2(PageId page);
   void drop_frame(PartRef ref);  // resident or filling -> absent
 

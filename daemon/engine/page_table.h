@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // page_table: (space, page hash) -> PageId, open addressing with backward-shift deletion.
 //
-// Owner: the reactor thread. Never grows: sized at start to twice the pages it can hold.
+// Owner: the reactor thread. Sized to twice the pages it can hold; a new family makes a new table.
 #pragma once
 
 #include <bit>

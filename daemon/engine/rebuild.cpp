@@ -138,10 +138,11 @@ void Rebuild::on_read(const IoEvent& event) {
 }
 
 std::uint32_t Rebuild::part_of(SlabId slab) const {
-  const auto& slabs = works_.core.family().slabs;
-  const auto found = std::find(slabs.begin(), slabs.end(), std::optional<SlabId>(slab));
-  HC_CHECK(found != slabs.end());
-  return static_cast<std::uint32_t>(found - slabs.begin());
+  const Family& family = works_.core.family_of(slab);
+  const auto found =
+      std::find(family.slabs.begin(), family.slabs.end(), std::optional<SlabId>(slab));
+  HC_CHECK(found != family.slabs.end());
+  return static_cast<std::uint32_t>(found - family.slabs.begin()) / family.volume_count();
 }
 
 // The tag of a header names its space, and the checksum proves it. Of two spaces that both fit
@@ -149,13 +150,14 @@ std::uint32_t Rebuild::part_of(SlabId slab) const {
 std::optional<SpaceNo> Rebuild::space_of(const SlotRef& at, std::span<const std::uint8_t> block,
                                          BlobHeader& header) const {
   Core& core = works_.core;
+  const Family& family = core.family_of(at.slab);
   const std::uint32_t part = part_of(at.slab);
   BlobHeader raw{};
   std::memcpy(&raw, block.data(), sizeof raw);
   std::optional<SpaceNo> out;
   for (const Space* space : core.spaces->all()) {
     BlobHeader parsed{};
-    if (space->tags[part] != raw.space_tag ||
+    if (space->family != family.number || space->tags[part] != raw.space_tag ||
         parse_header_block(block, core.superblock->seed_of(space->number), parsed) !=
             BlobVerdict::good) {
       continue;
@@ -166,9 +168,9 @@ std::optional<SpaceNo> Rebuild::space_of(const SlotRef& at, std::span<const std:
     out = space->number;
     header = parsed;
   }
-  const BlobExpectation expected{core.family().kind_of(part), core.family().payload_bytes(part),
-                                 header.page_hash,            raw.space_tag,
-                                 at.slot,                     Generation{header.generation}};
+  const BlobExpectation expected{family.kind_of(part), family.payload_bytes(part),
+                                 header.page_hash,     raw.space_tag,
+                                 at.slot,              Generation{header.generation}};
   std::span<const std::uint8_t> metadata;
   const bool good = out && judge_header(header, expected) == BlobVerdict::good &&
                     read_metadata(block, metadata) == BlobVerdict::good;
@@ -227,9 +229,9 @@ bool Rebuild::place(const Found& found) {
       return false;  // what is being read is judged by the slot that the part has now
     }
     if (later) {
-      leave_slot(ref, found.at.slab);
+      leave_slot(ref);
     }
-  } else if (works_.pages.ensure_records(1)) {
+  } else if (works_.pages.ensure_records(core.family_of(found.at.slab), 1)) {
     page = works_.pages.find_or_create(found.space, hash);
     core.catalog->page(page).last_access = access_of(found.header.generation);
   } else {
@@ -241,8 +243,9 @@ bool Rebuild::place(const Found& found) {
 }
 
 // The part has a later blob in another slot.
-void Rebuild::leave_slot(PartRef ref, SlabId slab) {
+void Rebuild::leave_slot(PartRef ref) {
   Core& core = works_.core;
+  const SlabId slab = core.catalog->part(ref).slab;
   const SlotId old = core.catalog->part(ref).slot;
   works_.commit.count_written(core.catalog->part(ref).l3 == L3State::written ? -1 : 0);
   core.slot_order.order(slab).remove(old.value);
@@ -263,16 +266,18 @@ void Rebuild::adopt(PageId id, const Found& found) {
   works_.commit.count_written(1);
   works_.pages.unsettle(ref);
   part.slot = found.at.slot;
+  part.slab = found.at.slab;
   part.generation = Generation{found.header.generation};
-  const PartSpec& spec = core.family().parts[at];
-  if (core.family().descriptor.kinds[spec.kind].placement == Placement::owned) {
+  const Family& family = core.family_of(id);
+  const PartSpec& spec = family.parts[at];
+  if (family.descriptor.kinds[spec.kind].placement == Placement::owned) {
     page.owner = spec.shard;  // an owned part is stored by its owner
   }
   if (page.last_access > UINT32_MAX) {  // of this run, or by a row: near the front
-    core.slot_order.insert(*core.catalog, found.at.slab, ref);
+    core.slot_order.insert(*core.catalog, ref);
   } else {
     const std::uint32_t newer = newer_neighbour(found.at.slab, page.last_access);
-    core.slot_order.insert_older_than(found.at.slab, ref, found.at.slot.value, newer);
+    core.slot_order.insert_older_than(*core.catalog, ref, newer);
     by_access_[found.at.slab.value].insert_or_assign(page.last_access, found.at.slot.value);
   }
   works_.commit.mark_dirty(id);

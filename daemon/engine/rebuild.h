@@ -67,7 +67,7 @@ class Rebuild {
   std::uint32_t part_of(SlabId slab) const;
   bool place(const Found& found);
   void adopt(PageId page, const Found& found);
-  void leave_slot(PartRef ref, SlabId slab);
+  void leave_slot(PartRef ref);
   void settle_free(const SlotRef& at);
   void look_again();
   std::uint32_t newer_neighbour(SlabId slab, std::uint64_t access);

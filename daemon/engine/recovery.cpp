@@ -30,7 +30,7 @@ Result<void> Recovery::start(Disk& disk, const std::string& damage) {
   });
   choose_reads();
   tries_.assign(firsts_.size(), 0);
-  return {};
+  return settle_space(disk);
 }
 
 // The end of the candidates that name the same slot as `first`.
@@ -101,7 +101,7 @@ void Recovery::add_row(const IndexRow& row) {
   Core& core = works_.core;
   clock_ = std::max(clock_, row.last_access);
   const bool room = core.catalog != nullptr && core.spaces->find(row.space) != nullptr &&
-                    core.catalog->pages_free() > 0;
+                    core.catalog->pages_free(core.spaces->space(row.space).family) > 0;
   if (!room || core.catalog->find(row.space, row.page) != kNoPage) {
     unknown_rows_.push_back({row.space, row.page});
     note_unknown_slots(row);
@@ -110,8 +110,8 @@ void Recovery::add_row(const IndexRow& row) {
   const PageId page = works_.pages.find_or_create(row.space, row.page);
   core.catalog->page(page).last_access = row.last_access;
   for (const IndexRowPart& part : row.parts) {
-    const auto index = part_of_row(part);
-    if (!index) {
+    const auto place = place_of(core.family_of(page), part);
+    if (!place) {
       ++progress_.dropped;
       works_.commit.mark_dirty(page);
       continue;
@@ -120,39 +120,41 @@ void Recovery::add_row(const IndexRow& row) {
       // It was being forgotten when the daemon died: that ends here.
       ++progress_.dropped;
       works_.commit.mark_dirty(page);
-      unknown_slots_.push_back({*core.family().slabs[*index], SlotId{part.slot}});
+      unknown_slots_.push_back({place->slab, SlotId{part.slot}});
       continue;
     }
     core.catalog->page(page).owner = part.owner;
-    candidates_.push_back({*core.family().slabs[*index], SlotId{part.slot},
-                           core.catalog->ref(page, *index), Generation{part.generation}, false});
+    candidates_.push_back({place->slab, SlotId{part.slot}, core.catalog->ref(page, place->part),
+                           Generation{part.generation}, false});
   }
 }
 
 // The family's part that an entry of a row names, if its slot is there.
-std::optional<std::uint32_t> Recovery::part_of_row(const IndexRowPart& part) const {
-  const Core& core = works_.core;
-  const SpaceDescriptor& family = core.spaces->family().descriptor;
+std::optional<Recovery::Place> Recovery::place_of(const Family& family,
+                                                  const IndexRowPart& part) const {
+  const SpaceDescriptor& space = family.descriptor;
   const bool replicated = part.shard == kShardReplicated;
-  const bool fits = part.kind < family.kinds.size() && part.volume == 0 &&
-                    replicated == (family.kinds[part.kind].placement == Placement::replicated) &&
-                    (replicated || part.shard < family.world.shards());
+  const bool fits = part.kind < space.kinds.size() && part.volume < family.shares.size() &&
+                    replicated == (space.kinds[part.kind].placement == Placement::replicated) &&
+                    (replicated || part.shard < space.world.shards());
   if (!fits) {
     return std::nullopt;
   }
   const std::uint32_t index =
-      part_index(family, part.kind, replicated ? std::uint16_t{0} : part.shard);
-  const Slab* slab = core.spaces->slab_of(index);
-  return slab != nullptr && part.slot < slab->slot_count() ? std::optional(index) : std::nullopt;
+      part_index(space, part.kind, replicated ? std::uint16_t{0} : part.shard);
+  const auto& slab = family.slab(index, part.volume);
+  const bool there = slab && part.slot < works_.core.spaces->slabs().slab(*slab).slot_count();
+  return there ? std::optional(Place{index, *slab}) : std::nullopt;
 }
 
+// Of a space that nobody knows it can't be told whose slots it names: any family's.
 void Recovery::note_unknown_slots(const IndexRow& row) {
-  if (!works_.core.spaces->bound()) {
-    return;
-  }
-  for (const IndexRowPart& part : row.parts) {
-    if (const auto index = part_of_row(part)) {
-      unknown_slots_.push_back({*works_.core.family().slabs[*index], SlotId{part.slot}});
+  const SpaceSet& spaces = *works_.core.spaces;
+  for (std::uint16_t number = 0; number < spaces.family_count(); ++number) {
+    for (const IndexRowPart& part : row.parts) {
+      if (const auto place = place_of(spaces.family(FamilyNo{number}), part)) {
+        unknown_slots_.push_back({place->slab, SlotId{part.slot}});
+      }
     }
   }
 }
@@ -243,8 +245,8 @@ void Recovery::judge(Candidate& candidate, const IoEvent& event) {
     facts.header = parse_header_block(event.header_block, core.superblock->seed_of(page.space),
                                       header) == BlobVerdict::good;
   }
-  const BlobExpectation expected{core.family().kind_of(at),
-                                 core.family().payload_bytes(at),
+  const BlobExpectation expected{core.family_of(candidate.ref).kind_of(at),
+                                 core.payload_bytes(candidate.ref),
                                  page.hash,
                                  core.spaces->space(page.space).tags[at],
                                  candidate.slot,
@@ -278,6 +280,7 @@ void Recovery::install() {
     Part& part = catalog.part(candidate.ref);
     part.l3 = L3State::durable;
     part.slot = candidate.slot;
+    part.slab = candidate.slab;
     part.generation = candidate.generation;
   }
   for (std::uint16_t slab = 0; slab < core.spaces->slabs().count(); ++slab) {
@@ -319,8 +322,9 @@ void Recovery::add_unknown_slots(SlabId slab, const std::vector<Slab::Live>& liv
 // dropped is handed out again only when the index has forgotten those rows.
 void Recovery::install_slab(SlabId slab) {
   Core& core = works_.core;
-  std::vector<Slab::Live> live;
-  std::vector<SlotId> limbo;
+  Slab::Found found;
+  std::vector<Slab::Live>& live = found.live;
+  std::vector<SlotId>& limbo = found.limbo;
   std::vector<std::pair<std::uint64_t, PartRef>> order;
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
     const Candidate& candidate = candidates_[i];
@@ -346,11 +350,13 @@ void Recovery::install_slab(SlabId slab) {
       works_.commit.add_limbo({slab, slot});
     }
   }
-  core.spaces->slabs().slab(slab).rebuild(
-      live, limbo, incomplete() ? Slab::Rest::unscanned : Slab::Rest::free);
+  if (incomplete()) {
+    found.unscanned_steps = used_[slab.value];
+  }
+  core.spaces->slabs().slab(slab).rebuild(found);
   std::sort(order.begin(), order.end());
   for (const auto& [access, ref] : order) {
-    core.slot_order.insert(*core.catalog, slab, ref);
+    core.slot_order.insert(*core.catalog, ref);
   }
 }
 

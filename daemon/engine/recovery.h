@@ -34,8 +34,8 @@ class Recovery {
   // Lazily: a slot that one row alone names is taken on that row's word; take_unread() says which.
   Recovery(Works& works, bool lazily) : works_(works), lazily_(lazily) {}
 
-  // Reads the index (blocking), adds its spaces and with the first of them the family, and compares
-  // it with the marks of the slabs. `damage`: why the index was set aside before, or empty.
+  // Reads the index (blocking), adds its spaces and with them their families, and compares it with
+  // the marks of the slabs. `damage`: why the index was set aside before, or empty.
   Result<void> start(Disk& disk, const std::string& damage);
   // Slots may hold what no row names. Every named slot is read first, and the rest is unscanned.
   bool incomplete() const { return !incomplete_.empty(); }
@@ -64,9 +64,15 @@ class Recovery {
   void judge(Candidate& candidate, const IoEvent& event);
   std::uint16_t volume_of_next();
   void note_unknown_slots(const IndexRow& row);
-  std::optional<std::uint32_t> part_of_row(const IndexRowPart& part) const;
+  struct Place {
+    std::uint32_t part = 0;
+    SlabId slab{};
+  };
+  std::optional<Place> place_of(const Family& family, const IndexRowPart& part) const;
   void install();
   void install_slab(SlabId slab);
+  Result<void> settle_space(Disk& disk);
+  Result<void> find_written_steps(Disk& disk);
   void report() const;
   void add_unknown_slots(SlabId slab, const std::vector<Slab::Live>& live,
                          std::vector<SlotId>& limbo);
@@ -88,6 +94,7 @@ class Recovery {
   std::vector<std::uint32_t> repeats_;    // reads that the kernel could not take, by first
   std::vector<std::uint8_t> tries_;       // of each read
   std::vector<IndexErase> unknown_rows_;  // damaged, or of spaces or pages we can't hold
+  std::vector<std::vector<bool>> used_;   // by slab and step: what stays
   std::vector<SlotRef> unknown_slots_;    // named by such rows until their erase is committed
 };
 

@@ -1,143 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// spaces: binding a family to the store's memory and disk.
+// spaces: binding families to the store's memory and disks.
 #include "daemon/engine/spaces.h"
-
-#include <unistd.h>
 
 #include <algorithm>
 
-#include "daemon/engine/catalog.h"
+#include "daemon/engine/family_budget.h"
 #include "daemon/log/log.h"
+#include "proto/budget.h"
 #include "proto/check.h"
 #include "proto/limits.h"
 #include "proto/status_table_layout.h"
 
 namespace hc {
 
-namespace {
-
-// Free slots beside the live ones: they carry the writes between an eviction and the commit that
-// makes its slots free again.
-constexpr std::uint32_t kReserveSlotsMin = 16;
-constexpr std::uint32_t kReserveSlotsMax = 4096;
-
-// Bytes of tables per page (record, free list, L2 order, up to four cells of the page table), part,
-// slot (state, free list, order and owner) and frame.
-constexpr std::uint64_t kListLinkBytes = 12;
-constexpr std::uint64_t kPageTableBytes = sizeof(Page) + kListLinkBytes + 5 * 4;
-constexpr std::uint64_t kPartTableBytes = sizeof(Part) + 2 * kListLinkBytes;
-constexpr std::uint64_t kSlotTableBytes = 8 + 4 + 1 + kListLinkBytes + sizeof(PartRef);
-constexpr std::uint64_t kFrameTableBytes = 16;
-
-std::uint64_t memory_bytes() {
-  const long pages = ::sysconf(_SC_PHYS_PAGES);
-  const long page_bytes = ::sysconf(_SC_PAGESIZE);
-  return pages < 0 || page_bytes < 0
-             ? 0
-             : static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes);
-}
-
-Error second_family(const Family& bound) {
-  return make_error(Code::refused,
-                    "space: this store serves the family " +
-                        to_hex(bound.id.bytes).substr(0, 16) + " (model " +
-                        bound.descriptor.model + "); another family needs another volume, or "
-                        "a clear of this one without sessions");
-}
-
-}  // namespace
-
 SpaceSet::SpaceSet(SlabSet& slabs, SuperblockFile& superblock, const SpaceSetOptions& options)
     : slabs_(slabs), superblock_(superblock), options_(options) {}
 
-std::uint32_t SpaceSet::automatic_reserve(const SpaceDescriptor& descriptor,
-                                          std::uint16_t shards_on_node) const {
-  if (options_.reserve_slots != 0) {
-    return options_.reserve_slots;
-  }
-  const auto pages = pages_for_slab_budget(descriptor, shards_on_node, options_.l3_bytes, 0);
-  return static_cast<std::uint32_t>(
-      std::clamp<std::uint64_t>(pages / 16, kReserveSlotsMin, kReserveSlotsMax));
+Family* SpaceSet::find_family(const FamilyId& id) {
+  const auto found = std::find_if(families_.begin(), families_.end(),
+                                  [&id](const auto& family) { return family->id == id; });
+  return found == families_.end() ? nullptr : found->get();
 }
 
 Result<void> SpaceSet::bind(const SpaceDescriptor& descriptor, std::uint16_t shards_on_node) {
+  if (families_.size() == kFamiliesMax) {
+    return make_error(Code::refused, "space: this store serves " + std::to_string(kFamiliesMax) +
+                                         " families (models with their layouts), the most it can: "
+                                         "a clear without sessions ends them");
+  }
+  BudgetUse used;
+  for (const auto& family : families_) {
+    add_use(used, *family);
+  }
   auto family = std::make_unique<Family>();
+  family->number = FamilyNo{family_count()};
   family->id = make_family_id(descriptor);
   family->descriptor = descriptor;
   family->shards_on_node = shards_on_node;
   family->parts = parts_of(descriptor);
-  family->reserve_slots = automatic_reserve(descriptor, shards_on_node);
-  HC_TRY_VOID(check_budgets(*family));
-  HC_TRY_VOID(check_tables(*family));
+  HC_TRY_VOID(plan_family(*family, options_, used));
   HC_TRY_VOID(create_frames(*family));
-  family->slabs.resize(family->parts.size());
-  family_ = std::move(family);
-  return {};
-}
-
-// How many pages the budgets take: at least one each.
-Result<void> SpaceSet::check_budgets(Family& family) const {
-  family.pages_l3 = pages_for_slab_budget(family.descriptor, family.shards_on_node,
-                                          options_.l3_bytes, family.reserve_slots);
-  if (family.pages_l3 == 0) {
-    const std::uint64_t needed = slab_bytes(
-        slots_for_pages(family.descriptor, family.shards_on_node, 1, family.reserve_slots));
-    return make_error(Code::no_space, "l3.l3_bytes = " + std::to_string(options_.l3_bytes) +
-                                          ": one page of this space beside " +
-                                          std::to_string(family.reserve_slots) +
-                                          " reserve slots takes " + std::to_string(needed));
-  }
-  if (family.pages_l3 == kPagesMax) {
-    log_warn("space.l3_bounded", {{"key", "l3.l3_bytes"}, {"pages_max", kPagesMax}});
-  }
-  const std::uint64_t page_bytes = frame_bytes_per_page(family.descriptor, family.shards_on_node);
-  family.pages_l2 = options_.l2_bytes / page_bytes;
-  if (family.pages_l2 == 0) {
-    return make_error(Code::no_space, "l2.l2_bytes = " + std::to_string(options_.l2_bytes) +
-                                          ": one page of this space takes " +
-                                          std::to_string(page_bytes));
-  }
-  return {};
-}
-
-// Small payloads make many pages of a large budget. What the tables would take is known before one
-// of them is built.
-Result<void> SpaceSet::check_tables(Family& family) {
-  const std::uint64_t parts = family.parts.size();
-  std::uint64_t frames = 0;
-  for (std::uint16_t kind = 0; kind < family.descriptor.kinds.size(); ++kind) {
-    frames += frames_for_pages(family.descriptor, family.shards_on_node, kind, family.pages_l2);
-  }
-  std::uint64_t slots = 0;
-  for (const PartBudget& part : slots_for_pages(family.descriptor, family.shards_on_node,
-                                                family.pages_l3, family.reserve_slots)) {
-    slots += part.slot_count;
-  }
-  // Pages that can exist at once: a live set twice over (parts of different pages may be stored by
-  // different ranks), and what only L2 holds. A full catalog evicts.
-  const std::uint64_t pages = 2 * (family.pages_l3 + family.reserve_slots) + frames;
-  const std::uint64_t pages_max = kNone32 / parts - 1;
-  if (pages > pages_max || frames >= kNone32) {
-    return make_error(Code::no_space,
-                      "l3.l3_bytes = " + std::to_string(options_.l3_bytes) + " and l2.l2_bytes = " +
-                          std::to_string(options_.l2_bytes) + " make " + std::to_string(pages) +
-                          " pages of this space, the daemon can track " +
-                          std::to_string(pages_max));
-  }
-  const std::uint64_t needed = pages * (kPageTableBytes + parts * kPartTableBytes) +
-                               status_table_bytes(status_capacity_for(pages)) +
-                               slots * kSlotTableBytes + frames * kFrameTableBytes;
-  const std::uint64_t bound = options_.tables_bytes_max != 0
-                                  ? options_.tables_bytes_max
-                                  : std::max(memory_bytes() / 8, options_.l2_bytes);
-  if (needed > bound) {
-    return make_error(Code::no_space,
-                      "l3.l3_bytes = " + std::to_string(options_.l3_bytes) + ": the tables of " +
-                          std::to_string(pages) + " pages of this space take " +
-                          std::to_string(needed) + " bytes of memory, " + std::to_string(bound) +
-                          " are allowed");
-  }
-  pages_max_ = static_cast<std::uint32_t>(pages);
+  family->slabs.resize(family->parts.size() * family->shares.size());
+  families_.push_back(std::move(family));
   return {};
 }
 
@@ -147,7 +51,7 @@ Result<void> SpaceSet::create_frames(Family& family) {
     const auto number = static_cast<std::uint16_t>(kind);
     const auto frames = frames_for_pages(family.descriptor, family.shards_on_node, number,
                                          family.pages_l2);
-    HC_CHECK(frames < kNone32);  // check_tables
+    HC_CHECK(frames < kNone32);  // plan_family
     kinds.push_back({number, family.descriptor.kinds[kind].payload_bytes,
                      static_cast<std::uint32_t>(frames)});
   }
@@ -168,36 +72,30 @@ Result<SpaceNo> SpaceSet::add(const SpaceDescriptor& descriptor, std::uint16_t s
   }
   const std::uint16_t shards = shards_on_node == 0 ? world : shards_on_node;
   const FamilyId family_id = make_family_id(descriptor);
-  if (family_ != nullptr && family_->id != family_id) {
-    return second_family(*family_);
-  }
-  if (family_ != nullptr && family_->shards_on_node != shards) {
-    return make_error(Code::refused, "shards_on_node = " + std::to_string(shards) +
-                                         ": this store is split for " +
-                                         std::to_string(family_->shards_on_node));
-  }
-  const bool binds = family_ == nullptr;
+  const bool binds = find_family(family_id) == nullptr;
   if (binds) {
-    if (auto bound = bind(descriptor, shards); !bound) {
-      unbind();
-      return bound.error();
-    }
+    HC_TRY_VOID(bind(descriptor, shards));
   }
-  auto added = add_to_family(descriptor);
+  const Family& family = *find_family(family_id);
+  if (family.shards_on_node != shards) {
+    return make_error(Code::refused, "shards_on_node = " + std::to_string(shards) +
+                                         ": this family is split for " +
+                                         std::to_string(family.shards_on_node));
+  }
+  auto added = add_to_family(family, descriptor);
   if (!added && binds) {
-    unbind();  // else the store would serve a family that no space of it uses
+    families_.pop_back();  // else the store would serve a family that no space of it uses
   }
   return added;
 }
 
 void SpaceSet::unbind() {
   spaces_.clear();
-  family_.reset();
-  pages_max_ = 0;
-  slabs_judged_ = false;
+  families_.clear();
+  slab_families_.clear();
 }
 
-Result<SpaceNo> SpaceSet::add_to_family(const SpaceDescriptor& descriptor) {
+Result<SpaceNo> SpaceSet::add_to_family(const Family& family, const SpaceDescriptor& descriptor) {
   const SpaceId id = make_space_id(descriptor);
   auto number = superblock_.add_space(id);
   HC_TRY(number);
@@ -207,13 +105,14 @@ Result<SpaceNo> SpaceSet::add_to_family(const SpaceDescriptor& descriptor) {
   auto space = std::make_unique<Space>();
   space->number = *number;
   space->id = id;
+  space->family = family.number;
   space->descriptor = descriptor;
   space->superblock_sequence = superblock_.sequence();
-  for (const PartSpec& part : family_->parts) {
+  for (const PartSpec& part : family.parts) {
     space->tags.push_back(make_space_tag(id, part.shard));
   }
   StatusTableOptions status;
-  status.capacity = status_capacity_for(pages_max_);
+  status.capacity = status_capacity_for(family.pages_max);
   status.space = id;
   status.key = options_.status_key;
   status.commit_memory = false;
@@ -227,70 +126,54 @@ Result<SpaceNo> SpaceSet::add_to_family(const SpaceDescriptor& descriptor) {
   return *number;
 }
 
-SlabSpec SpaceSet::slab_spec(std::uint32_t part) const {
-  const auto budget = slots_for_pages(family_->descriptor, family_->shards_on_node,
-                                      family_->pages_l3, family_->reserve_slots);
-  std::uint32_t slots = 0;
-  for (const PartBudget& entry : budget) {
-    if (family_->kind_of(entry.part) == family_->kind_of(part)) {
-      slots = entry.slot_count;  // equal for every shard of the kind
-    }
-  }
-  return SlabSpec{family_->id, family_->parts[part].kind, family_->parts[part].shard,
-                  family_->payload_bytes(part), slots};
+void SpaceSet::note_slab(Family& family, std::uint32_t part, std::uint16_t volume, SlabId slab) {
+  family.slab(part, volume) = slab;
+  slab_families_.resize(std::max<std::size_t>(slab_families_.size(), slab.value + std::size_t{1}));
+  slab_families_[slab.value] = family.number;
 }
 
-Result<void> SpaceSet::open_part(std::uint32_t part) {
-  if (family_->slabs[part]) {
-    return {};
-  }
-  auto slab = slabs_.open_or_create(slab_spec(part));
-  HC_TRY(slab);
-  family_->slabs[part] = *slab;
-  return {};
-}
-
-Result<void> SpaceSet::open_slabs(std::uint16_t shard) {
-  if (!slabs_judged_) {
-    // The family was bound by this attach and not by the index: no row names any slab.
-    std::vector<SlabSpec> specs;
-    for (std::uint32_t part = 0; part < family_->parts.size(); ++part) {
-      specs.push_back(slab_spec(part));
-    }
-    HC_TRY_VOID(slabs_.keep_only(specs));
-    slabs_judged_ = true;
-  }
-  for (std::uint32_t part = 0; part < family_->parts.size(); ++part) {
-    const std::uint16_t owner = family_->parts[part].shard;
-    if (owner == shard || owner == kShardReplicated) {
-      HC_TRY_VOID(open_part(part));
+Result<void> SpaceSet::open_slabs(FamilyNo number, std::uint16_t shard) {
+  Family& at = family(number);
+  for (std::uint32_t part = 0; part < at.parts.size(); ++part) {
+    const std::uint16_t owner = at.parts[part].shard;
+    for (std::uint16_t volume = 0; volume < at.shares.size(); ++volume) {
+      const bool mine = owner == shard || owner == kShardReplicated;
+      if (!mine || at.slab(part, volume) || at.shares[volume].pages == 0) {
+        continue;
+      }
+      auto slab = slabs_.open_or_create(slab_spec(at, part, volume));
+      HC_TRY(slab);
+      note_slab(at, part, volume, *slab);
     }
   }
   return {};
 }
 
 Result<void> SpaceSet::open_existing_slabs() {
-  slabs_judged_ = true;
-  for (std::uint32_t part = 0; part < family_->parts.size(); ++part) {
-    auto slab = slabs_.open_existing(slab_spec(part));
-    if (slab) {
-      family_->slabs[part] = *slab;
-    } else if (slab.error().code != Code::not_found && slab.error().code != Code::corrupt) {
-      return slab.error();
-    } else if (slab.error().code == Code::corrupt) {
-      log_warn("slab.lost", {{"part", part}, {"reason", slab.error().message()}});
+  for (const auto& at : families_) {
+    for (std::uint32_t i = 0; i < at->slabs.size(); ++i) {
+      const auto volume = static_cast<std::uint16_t>(i % at->shares.size());
+      const auto part = static_cast<std::uint32_t>(i / at->shares.size());
+      auto slab = slabs_.open_existing(slab_spec(*at, part, volume));
+      if (slab) {
+        note_slab(*at, part, volume, *slab);
+      } else if (slab.error().code == Code::corrupt) {
+        log_warn("slab.lost", {{"part", part}, {"reason", slab.error().message()}});
+      } else if (slab.error().code != Code::not_found) {
+        return slab.error();
+      }
     }
   }
   return {};
 }
 
-Result<void> SpaceSet::forget_family() {
+Result<void> SpaceSet::forget_families() {
   unbind();
   drop_absent_numbers();
   return slabs_.remove_all();
 }
 
-Result<void> SpaceSet::abandon_family() {
+Result<void> SpaceSet::abandon_families() {
   unbind();
   return slabs_.close_all();
 }
@@ -319,9 +202,12 @@ std::vector<Space*> SpaceSet::all() {
   return out;
 }
 
-Slab* SpaceSet::slab_of(std::uint32_t part) {
-  const auto& id = family_->slabs[part];
-  return id ? &slabs_.slab(*id) : nullptr;
+std::uint64_t SpaceSet::arena_bytes() const {
+  std::uint64_t total = 0;
+  for (const auto& family : families_) {
+    total += family->arenas->bytes();
+  }
+  return total;
 }
 
 }  // namespace hc

@@ -14,32 +14,38 @@ namespace hc {
 
 namespace {
 
-// Pages at the old end that are in use right now are passed over; more than this many and the
-// spill takes a reserve slot instead.
-constexpr int kEvictLooksMax = 64;
 // A part whose flush fails is written again that often; each time takes a commit interval.
 constexpr std::uint8_t kRespillsMax = 3;
 
 }  // namespace
+
+Spiller::Lane& Spiller::lane(SlabId slab) {
+  while (lanes_.size() <= slab.value) {
+    lanes_.emplace_back();
+  }
+  return lanes_[slab.value];
+}
 
 void Spiller::enqueue(PartRef ref) {
   Core& core = works_.core;
   Part& part = core.catalog->part(ref);
   HC_CHECK(part.l2 == L2State::resident);
   HC_CHECK(part.l3 == L3State::absent);
-  const auto& slab = core.family().slabs[core.catalog->part_of(ref)];
-  HC_CHECK(slab.has_value());
-  HC_CHECK(slab->value < queues_.size());
+  part.slab = choose_slab(ref);
+  HC_CHECK(part.slab != kNoSlab);
   part.l3 = L3State::queued;
+  const Slab& slab = core.slab_of(ref);
+  pending_bytes_[slab.volume()] += slab.header().slot_bytes;
   works_.pages.busy(core.catalog->page_of(ref));
-  queues_[slab->value].push_back(ref);
+  lane(part.slab).queue.push_back(ref);
   ++queued_;
 }
 
 // Parts of doomed pages leave a queue whose front waits: the page can't end while they stand there.
 void Spiller::turn() {
   const bool purge = std::exchange(doomed_, false);
-  for (auto& queue : queues_) {
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    auto& queue = lanes_[i].queue;
     while (!paused_ && !queue.empty() && start_front(queue) == Step::next) {
       queue.pop_front();
       --queued_;
@@ -88,60 +94,28 @@ void Spiller::purge_doomed(std::deque<PartRef>& queue) {
   }
 }
 
-// Evicts until the slab has a place for one more live page, or nothing can be evicted.
-void Spiller::make_room(SlabId slab_id) {
-  Core& core = works_.core;
-  Slab& slab = core.spaces->slabs().slab(slab_id);
-  const std::uint32_t usable = slab.usable_count();
-  if (usable == 0) {
-    return;
+// No slot is free now: one comes out of limbo, with a step, or not at all. While commits fail,
+// evicting frees nothing, and waiting for limbo would keep the frames of the queue from everybody.
+Spiller::Step Spiller::without_slot(PartRef ref, StepMover::Steal steal) {
+  const SlabId id = works_.core.catalog->part(ref).slab;
+  const Slab& slab = works_.core.spaces->slabs().slab(id);
+  const bool commits_fail = works_.commit.is_failing();
+  if (works_.steps.is_growing(id) || (steal != StepMover::Steal::none && !commits_fail)) {
+    return Step::wait;
   }
-  // A slab of an earlier configuration, or of a failing device, may be smaller than the reserve.
-  const std::uint32_t reserve = HC_MUTANT(reserve_ignored) ? 0 : core.family().reserve_slots;
-  const std::uint32_t live_max = usable - std::min(reserve, usable - 1);
-  LruList& order = core.slot_order.order(slab_id);
-  std::uint32_t slot = order.oldest();
-  for (int looks = 0; looks < kEvictLooksMax && slab.live_count() >= live_max; ++looks) {
-    if (slot == kNone32) {
-      return;
-    }
-    const std::uint32_t newer = order.newer_than(slot);
-    const PageId page = core.catalog->page_of(core.slot_order.owner(slab_id, slot));
-    if (core.catalog->page(page).holds > 0) {
-      // An engine uses it: it is not old. Its clock says so too, or the orders would disagree.
-      works_.pages.touch(page);
-      works_.commit.mark_dirty(page);
-    } else if (core.catalog->page(page).busy == 0) {
-      evict(page);
-    }
-    slot = newer;
-    if (slot != kNone32 && !order.contains(slot)) {
-      slot = order.oldest();  // the page had two slots in this slab's order
-    }
+  if (works_.steps.is_stalled(id)) {
+    fail(ref, Code::io_error);
+    return Step::next;
   }
-}
-
-bool Spiller::evict_oldest() {
-  Core& core = works_.core;
-  LruList* fullest = nullptr;
-  SlabId slab{};
-  for (std::uint16_t id = 0; id < core.slot_order.slab_count(); ++id) {
-    LruList& order = core.slot_order.order(SlabId{id});
-    if (!order.empty() && (fullest == nullptr || order.size() > fullest->size())) {
-      fullest = &order;
-      slab = SlabId{id};
-    }
+  if (slab.limbo_count() > 0 && !commits_fail) {
+    works_.commit.request_soon();  // limbo becomes free with the commit
+    return Step::wait;
   }
-  std::uint32_t slot = fullest == nullptr ? kNone32 : fullest->oldest();
-  for (int looks = 0; looks < kEvictLooksMax && slot != kNone32; ++looks) {
-    const PageId page = core.catalog->page_of(core.slot_order.owner(slab, slot));
-    if (core.catalog->page(page).holds == 0 && core.catalog->page(page).busy == 0) {
-      evict(page);
-      return true;
-    }
-    slot = fullest->newer_than(slot);
+  if (slab.unscanned_count() > 0 && works_.core.rebuilding) {
+    return Step::wait;  // the next ones that turn out to be free
   }
-  return false;
+  fail(ref, commits_fail ? works_.commit.failure_code() : Code::no_space);
+  return Step::next;
 }
 
 // Starts the write of the queue's first part, or fails it; wait: nothing can be done now.
@@ -154,29 +128,28 @@ Spiller::Step Spiller::start_front(std::deque<PartRef>& queue) {
     fail(ref, Code::cancelled);
     return Step::next;
   }
-  if (!core.io.can_start(IoKind::write_blob, core.volume_of_part(ref))) {
-    return Step::wait;
-  }
-  const SlabId slab_id = *core.family().slabs[core.catalog->part_of(ref)];
-  Slab& slab = core.spaces->slabs().slab(slab_id);
-  // While commits fail, evicting frees nothing, and waiting for limbo would keep the frames of the
-  // queue from everybody: what is left is what is free.
-  const bool commits_fail = works_.commit.is_failing();
-  if (!commits_fail) {
-    make_room(slab_id);
-  }
-  if (slab.free_count() == 0) {
-    if (slab.limbo_count() > 0 && !commits_fail) {
-      works_.commit.request_soon();  // limbo becomes free with the commit
-      return Step::wait;
-    }
-    if (slab.unscanned_count() > 0 && core.rebuilding) {
-      return Step::wait;  // the next ones that turn out to be free
-    }
-    fail(ref, commits_fail ? works_.commit.failure_code() : Code::no_space);
+  const std::uint16_t volume = core.volume_of_part(ref);
+  if (core.io.refuses(IoKind::write_blob, volume)) {
+    fail(ref, Code::io_error);  // nothing is evicted for it
     return Step::next;
   }
-  if (slab.free_count() <= core.family().reserve_slots / 4) {
+  if (!core.io.can_start(IoKind::write_blob, volume)) {
+    return Step::wait;
+  }
+  const SlabId slab_id = part.slab;
+  Slab& slab = core.spaces->slabs().slab(slab_id);
+  const bool commits_fail = works_.commit.is_failing();
+  const Room room = room_of(slab_id);
+  auto steal = StepMover::Steal::none;
+  if (commits_fail) {
+    works_.steps.grow(slab_id);  // what is left is what is free
+  } else {
+    steal = make_room(slab_id, room);
+  }
+  if (slab.free_count() == 0) {
+    return without_slot(ref, steal);
+  }
+  if (slab.free_count() <= room.reserve / 4) {
     works_.commit.request_soon();
   }
   const auto generation = core.superblock->next_generation();
@@ -200,11 +173,11 @@ void Spiller::write(PartRef ref, SlotId slot, Generation generation) {
   Part& part = core.catalog->part(ref);
   const Page& page = core.catalog->page(core.catalog->page_of(ref));
   const std::uint32_t at = core.catalog->part_of(ref);
-  Slab& slab = *core.slab_of(ref);
+  Slab& slab = core.slab_of(ref);
   part.slot = slot;
   part.generation = generation;
   part.l3 = L3State::writing;
-  part.flush_failures = flush_failures_[core.family().slabs[at]->value];
+  part.flush_failures = lane(part.slab).flush_failures;
   ++writing_;
   FramePool& frames = core.frames_of(ref);
   const std::uint8_t* frame_header = frames.header(part.frame);
@@ -216,8 +189,8 @@ void Spiller::write(PartRef ref, SlotId slot, Generation generation) {
         const std::span<const std::uint8_t> kept{frame_header, kBlockBytes};
         HC_CHECK(read_metadata(kept, metadata) == BlobVerdict::good);
         BlobHeader header{};
-        header.kind = core.family().kind_of(at);
-        header.payload_bytes = core.family().payload_bytes(at);
+        header.kind = core.family_of(ref).kind_of(at);
+        header.payload_bytes = core.payload_bytes(ref);
         header.page_hash = page.hash;
         header.payload_crc = part.payload_crc;
         header.space_tag = core.spaces->space(page.space).tags[at];
@@ -228,11 +201,18 @@ void Spiller::write(PartRef ref, SlotId slot, Generation generation) {
 }
 
 void Spiller::note_flush(SlabId slab, bool failed) {
-  Legacy& legacy = legacy_[slab.value];
-  flush_failures_[slab.value] += failed ? 1U : 0U;
-  if (legacy == Legacy::unknown) {
-    legacy = failed ? Legacy::lost : Legacy::flushed;
+  Lane& at = lane(slab);
+  at.flush_failures += failed ? 1U : 0U;
+  if (at.legacy == Legacy::unknown) {
+    at.legacy = failed ? Legacy::lost : Legacy::flushed;
   }
+}
+
+void Spiller::leave_lane(PartRef ref) {
+  const Slab& slab = works_.core.slab_of(ref);
+  std::uint64_t& pending = pending_bytes_[slab.volume()];
+  HC_CHECK(pending >= slab.header().slot_bytes);
+  pending -= slab.header().slot_bytes;
 }
 
 // The part has left the queue or the disk: whatever waited for its frame may go on.
@@ -245,8 +225,10 @@ void Spiller::finish(PartRef ref) {
 void Spiller::fail(PartRef ref, Code code) {
   Core& core = works_.core;
   Part& part = core.catalog->part(ref);
+  leave_lane(ref);
   part.l3 = L3State::absent;
   part.slot = kNoSlot;
+  part.slab = kNoSlab;
   part.generation = kNoGeneration;
   if (core.catalog->unsettled().contains(ref.value)) {
     core.catalog->unsettled().remove(ref.value);
@@ -273,11 +255,10 @@ void Spiller::on_write(const IoEvent& event) {
     std::erase(overdue_, ref);
   }
   --writing_;
-  Slab& slab = *core.slab_of(ref);
+  Slab& slab = core.slab_of(ref);
   const PageId page = core.catalog->page_of(ref);
-  const SlabId slab_id = *core.family().slabs[core.catalog->part_of(ref)];
   const bool believed = !event.was_overdue &&
-                        part.flush_failures == flush_failures_[slab_id.value] &&
+                        part.flush_failures == lane(part.slab).flush_failures &&
                         !HC_FAILPOINT_FAILS(spill_write_done);
   if (event.code != Code::ok || !believed) {
     // No row names the slot: what the write left in it is inert.
@@ -292,11 +273,12 @@ void Spiller::on_write(const IoEvent& event) {
   }
   ++core.counters.spills;
   core.counters.bytes_spilled += slab.header().slot_bytes;
+  leave_lane(ref);
   slab.mark_written(part.slot);
   part.l3 = L3State::written;
   works_.commit.count_written(1);
   if (!core.catalog->page(page).doomed) {
-    core.slot_order.insert(*core.catalog, slab_id, ref);
+    core.slot_order.insert(*core.catalog, ref);
     works_.pages.publish_status(page);
     works_.commit.mark_dirty(page);
     works_.events->part_written(ref);
@@ -315,7 +297,7 @@ void Spiller::evict(PageId id) {
   HC_CHECK(page.holds == 0 && page.busy == 0);
   HC_FAILPOINT(gc_evicting);
   works_.pages.hold(id);  // what the events below start must not evict it again
-  for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
+  for (std::uint32_t at = 0; at < catalog.parts_per_page(id); ++at) {
     const PartRef ref = catalog.ref(id, at);
     Part& part = catalog.part(ref);
     if (part.l2 == L2State::resident) {
@@ -346,7 +328,7 @@ void Spiller::take_slot(PartRef ref, bool quarantine) {
   Part& part = core.catalog->part(ref);
   HC_CHECK(part.l3 >= L3State::written);
   works_.commit.count_written(part.l3 == L3State::written ? -1 : 0);
-  const SlabId slab_id = *core.family().slabs[core.catalog->part_of(ref)];
+  const SlabId slab_id = part.slab;
   Slab& slab = core.spaces->slabs().slab(slab_id);
   core.slot_order.order(slab_id).remove(part.slot.value);
   if (quarantine) {
@@ -359,6 +341,7 @@ void Spiller::take_slot(PartRef ref, bool quarantine) {
   }
   part.l3 = L3State::absent;
   part.slot = kNoSlot;
+  part.slab = kNoSlab;
   part.generation = kNoGeneration;
   ++core.moves;
 }

@@ -8,8 +8,9 @@
 //
 // Owner: the reactor thread.
 // Invariants:
-//   - a slab's live slots stay at the family's page budget, as long as a page can be evicted;
-//     slots that are set aside come off the slots, not off the reserve
+//   - a slab's live slots stay below what its steps hold less the reserve, as long as a page can be
+//     evicted; slots that are set aside come off the slots, not off the reserve
+//   - a part is written to the volume that was chosen when it was queued
 //   - an evicted slot goes to limbo with the erase of its row; it is free after that commit
 #pragma once
 
@@ -18,6 +19,8 @@
 #include <vector>
 
 #include "daemon/engine/catalog.h"
+#include "daemon/engine/family.h"
+#include "daemon/engine/step_mover.h"
 #include "daemon/store/io_queue.h"
 #include "proto/limits.h"
 
@@ -32,16 +35,16 @@ struct SlotRef {
 
 class Spiller {
  public:
-  explicit Spiller(Works& works)
-      : works_(works), queues_(kPartsMax), flush_failures_(kPartsMax), legacy_(kPartsMax) {}
+  explicit Spiller(Works& works) : works_(works) {}
 
   // A resident part without a stored copy.
   void enqueue(PartRef ref);
   void on_write(const IoEvent& event);
   void turn();
 
-  // Evicts the page at the old end of the fullest slab; false when every page there is in use.
-  bool evict_oldest();
+  // Evicts the page at the old end of the family's fullest slab; false when every page there is in
+  // use.
+  bool evict_oldest(const Family& family);
   // Evicts the page from both tiers: nobody holds it, nothing is in flight on it.
   void evict(PageId page);
   // The stored copy of one part is worthless: its slot goes (to limbo, or quarantined when the
@@ -56,7 +59,7 @@ class Spiller {
   // ends: a piece of it may have been dropped. The first one speaks of what earlier runs wrote.
   void note_flush(SlabId slab, bool failed);
   // What earlier runs have written there may have been dropped by a flush that failed.
-  bool is_legacy_lost(SlabId slab) const { return legacy_[slab.value] == Legacy::lost; }
+  bool is_legacy_lost(SlabId slab) { return lane(slab).legacy == Legacy::lost; }
 
   // While paused (a clear is running) nothing is written; parts of doomed pages leave the queue.
   void pause(bool paused) { paused_ = paused; }
@@ -66,11 +69,28 @@ class Spiller {
  private:
   enum class Legacy : std::uint8_t { unknown, flushed, lost };
   enum class Step : std::uint8_t { next, wait };
+  struct Lane {
+    std::deque<PartRef> queue;
+    std::uint32_t flush_failures = 0;
+    Legacy legacy = Legacy::unknown;
+  };
+  // Slots that live pages and the reserve may take: those that are there and those to come.
+  struct Room {
+    std::uint32_t live_max = 0;
+    std::uint32_t reserve = 0;
+  };
+  Lane& lane(SlabId slab);
+  Room room_of(SlabId slab) const;
+  bool takes_parts(SlabId slab) const;
+  SlabId choose_slab(PartRef ref);
   Step start_front(std::deque<PartRef>& queue);
-  void make_room(SlabId slab_id);
+  Step without_slot(PartRef ref, StepMover::Steal steal);
+  bool is_unsettled(SlabId slab, std::uint32_t slot) const;
+  StepMover::Steal make_room(SlabId slab_id, const Room& room);
   void write(PartRef ref, SlotId slot, Generation generation);
   void fail(PartRef ref, Code code);
   void finish(PartRef ref);
+  void leave_lane(PartRef ref);
   void take_slot(PartRef ref, bool quarantine);
   void give_up(PartRef ref, Code code);
   void purge_doomed(std::deque<PartRef>& queue);
@@ -78,10 +98,9 @@ class Spiller {
   void tell_overdue();
 
   Works& works_;
-  std::vector<std::deque<PartRef>> queues_;  // by slab
-  std::vector<std::uint32_t> flush_failures_;  // by slab
-  std::vector<Legacy> legacy_;                 // by slab
+  std::deque<Lane> lanes_;                     // by slab; a lane stays where it is
   std::vector<PartRef> overdue_;               // writes that nobody waits for any more
+  std::vector<std::uint64_t> pending_bytes_;   // queued and being written, by volume
   std::uint32_t writing_ = 0;
   std::uint32_t queued_ = 0;
   bool paused_ = false;

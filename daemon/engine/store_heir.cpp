@@ -123,8 +123,8 @@ void Verbs::fill_abandoned(std::uint32_t index) {
   if (core_.catalog->page(core_.catalog->page_of(ref)).doomed) {
     return;
   }
-  const std::uint16_t kind = core_.family().kind_of(core_.catalog->part_of(ref));
-  if (is_awaited(ref) && !works_.pages.ensure_frames(kind, 1)) {
+  const std::uint16_t kind = core_.family_of(ref).kind_of(core_.catalog->part_of(ref));
+  if (is_awaited(ref) && !works_.pages.ensure_frames(core_.family_of(ref), kind, 1)) {
     return;  // the end of the copy brings a frame
   }
   ++core_.counters.stores_discarded;

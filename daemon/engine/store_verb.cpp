@@ -36,6 +36,7 @@ bool needs_copy(const Part& part, bool keep_lease) {
 // if it were empty, and nothing was evicted for it; busy when there is no room now.
 bool Verbs::admit_store(std::uint32_t index) {
   Op& op = core_.ops.op(index);
+  Family& family = core_.family_of(op.session);
   const bool keep_lease = op.has_flag(kFlagKeepLease);
   const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
   std::array<std::uint32_t, kKindsMax> frames{};
@@ -57,20 +58,20 @@ bool Verbs::admit_store(std::uint32_t index) {
       frames[kind] += copy ? 1U : 0U;
     });
   }
-  if (!works_.pages.can_fit(frames)) {
+  if (!works_.pages.can_fit(family, frames)) {
     ends_.finish(index, Code::no_space, Ack::done);
     return false;
   }
   const auto ensure_frames = [&] {
     bool fits = true;
-    for (std::uint16_t kind = 0; kind < core_.family().frames.size(); ++kind) {
-      fits = fits && works_.pages.ensure_frames(kind, frames[kind]);
+    for (std::uint16_t kind = 0; kind < family.frames.size(); ++kind) {
+      fits = fits && works_.pages.ensure_frames(family, kind, frames[kind]);
     }
     return fits;
   };
   bool room = items <= core_.ops.items_free() && ensure_frames();
   // Making room for records may end operations, whose heirs take frames: these are looked at again.
-  room = room && works_.pages.ensure_records(new_pages) && ensure_frames();
+  room = room && works_.pages.ensure_records(family, new_pages) && ensure_frames();
   room = room && (!keep_lease || (core_.leases.nodes_free() >= pages && open_lease(index)));
   if (!room) {
     ends_.finish(index, Code::busy, Ack::done);
@@ -266,7 +267,7 @@ void Verbs::publish_fill(PartRef ref, std::uint32_t crc, std::span<const std::ui
   part.payload_crc = crc;
   BlobHeader header{};
   const std::uint32_t at = core_.catalog->part_of(ref);
-  header.kind = core_.family().kind_of(at);
+  header.kind = core_.family_of(ref).kind_of(at);
   header.payload_bytes = core_.payload_bytes(ref);
   header.page_hash = core_.catalog->page(page).hash;
   header.payload_crc = crc;

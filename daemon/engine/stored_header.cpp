@@ -22,8 +22,9 @@ BlobVerdict judge_stored_header(Core& core, PartRef ref,
   if (verdict != BlobVerdict::good || HC_MUTANT(header_fields_unchecked)) {
     return verdict;
   }
-  const BlobExpectation expected{core.family().kind_of(at),
-                                 core.family().payload_bytes(at),
+  const Family& family = core.family_of(ref);
+  const BlobExpectation expected{family.kind_of(at),
+                                 family.payload_bytes(at),
                                  page.hash,
                                  core.spaces->space(page.space).tags[at],
                                  part.slot,

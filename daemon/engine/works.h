@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// works: the machines that move parts between states, and how they reach each other.
+// works: the machines that move parts and steps between states, and how they reach each other.
 //
 //   store verb --gather--> [resident] --spiller--> [written] --group_commit--> [durable]
 //   disk_fill: [written, durable] --read, sum--> [resident]
@@ -16,6 +16,7 @@
 #include "daemon/engine/group_commit.h"
 #include "daemon/engine/page_keeper.h"
 #include "daemon/engine/spiller.h"
+#include "daemon/engine/step_mover.h"
 
 namespace hc {
 
@@ -47,9 +48,10 @@ struct Works {
         copies(*this),
         spiller(*this),
         fills(*this),
-        forget(*this) {}
+        forget(*this),
+        steps(*this) {}
 
-  // The catalog of the bound family, and the order of every slab that is open by now.
+  // The records of every family that is bound by now, and the order of every slab that is open.
   void open_catalog();
 
   Core& core;
@@ -60,6 +62,7 @@ struct Works {
   Spiller spiller;
   DiskFill fills;
   Forget forget;
+  StepMover steps;
   PartEvents* events = nullptr;
 };
 

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -96,9 +97,16 @@ class Disk {
                                 std::span<std::uint8_t> out) = 0;
   virtual Result<void> write_now(FileId file, std::uint64_t offset_bytes,
                                  std::span<const std::uint8_t> bytes) = 0;
-  // Blocking `punch`, at start only.
+  // Blocking `allocate` and `punch`, at start only.
+  virtual Result<void> allocate_now(FileId file, std::uint64_t offset_bytes,
+                                    std::uint64_t length_bytes) = 0;
   virtual Result<void> punch_now(FileId file, std::uint64_t offset_bytes,
                                  std::uint64_t length_bytes) = 0;
+
+  // Blocking, at start only: where, from here on, the file may have been written to; nothing:
+  // nowhere. Ranges that only have their space may be passed over.
+  virtual Result<std::optional<std::uint64_t>> next_data(FileId file,
+                                                         std::uint64_t offset_bytes) = 0;
 
   // Queues one request; busy when kDiskRequestsMax of its volume are in flight. Short transfers,
   // EINTR and EAGAIN are continued below this seam, with a bound.

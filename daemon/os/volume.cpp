@@ -252,9 +252,30 @@ Result<void> Volume::write_now(FileId file, std::uint64_t offset_bytes,
   return run_now({DiskOp::sync, file, 0, {}, 0});
 }
 
+Result<void> Volume::allocate_now(FileId file, std::uint64_t offset_bytes,
+                                  std::uint64_t length_bytes) const {
+  return run_now({DiskOp::allocate, file, offset_bytes, {}, 0, length_bytes});
+}
+
 Result<void> Volume::punch_now(FileId file, std::uint64_t offset_bytes,
                                std::uint64_t length_bytes) const {
   return run_now({DiskOp::punch, file, offset_bytes, {}, 0, length_bytes});
+}
+
+// A file system that keeps no count of holes says: here.
+Result<std::optional<std::uint64_t>> Volume::next_data(FileId file,
+                                                       std::uint64_t offset_bytes) const {
+  const off_t found = ::lseek(fd(file), static_cast<off_t>(offset_bytes), SEEK_DATA);
+  if (found >= 0) {
+    return std::optional(static_cast<std::uint64_t>(found));
+  }
+  if (errno == ENXIO) {
+    return std::optional<std::uint64_t>();
+  }
+  if (errno == EINVAL || errno == EOPNOTSUPP) {
+    return std::optional(offset_bytes);
+  }
+  return make_error(code_of_errno(errno), label(at(file).name) + ": looking for data", errno);
 }
 
 }  // namespace hc

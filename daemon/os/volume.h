@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <span>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,9 @@ class Volume {
   Result<void> read_now(FileId file, std::uint64_t offset_bytes, std::span<std::uint8_t> out) const;
   Result<void> write_now(FileId file, std::uint64_t offset_bytes,
                          std::span<const std::uint8_t> bytes) const;  // synced on return
+  Result<std::optional<std::uint64_t>> next_data(FileId file, std::uint64_t offset_bytes) const;
+  Result<void> allocate_now(FileId file, std::uint64_t offset_bytes,
+                            std::uint64_t length_bytes) const;
   Result<void> punch_now(FileId file, std::uint64_t offset_bytes,
                          std::uint64_t length_bytes) const;
 

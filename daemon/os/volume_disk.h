@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -45,9 +46,16 @@ class VolumeDisk : public WaitableDisk {
                          std::span<const std::uint8_t> bytes) final {
     return volume(file).write_now(file, offset_bytes, bytes);
   }
+  Result<void> allocate_now(FileId file, std::uint64_t offset_bytes,
+                            std::uint64_t length_bytes) final {
+    return volume(file).allocate_now(file, offset_bytes, length_bytes);
+  }
   Result<void> punch_now(FileId file, std::uint64_t offset_bytes,
                          std::uint64_t length_bytes) final {
     return volume(file).punch_now(file, offset_bytes, length_bytes);
+  }
+  Result<std::optional<std::uint64_t>> next_data(FileId file, std::uint64_t offset_bytes) final {
+    return volume(file).next_data(file, offset_bytes);
   }
 
  protected:

@@ -208,7 +208,7 @@ void SessionServer::fill_reply(const Session& session, AttachReply& reply) const
 
 Result<void> SessionServer::reply_attached(Session& session, const MessageHeader& request) {
   Core& core = engine_->core();
-  Family& family = core.family();
+  Family& family = core.family_of(session.space);
   const Space& space = core.spaces->space(session.space);
   AttachReply body{};
   fill_reply(session, body);
@@ -241,7 +241,7 @@ Result<void> SessionServer::reply_attached(Session& session, const MessageHeader
 }
 
 void SessionServer::send_arenas(Session& session, const MessageHeader& request) {
-  const auto& arenas = engine_->core().family().arenas->arenas();
+  const auto& arenas = engine_->core().family_of(session.space).arenas->arenas();
   for (std::size_t first = 0; first < arenas.size(); first += kMessageFdsMax) {
     const std::size_t count = std::min<std::size_t>(kMessageFdsMax, arenas.size() - first);
     std::vector<ArenaInfo> infos;

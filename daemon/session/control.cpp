@@ -130,7 +130,7 @@ void SessionServer::register_region(Session& session, const MessageHeader& heade
                                                               ": is registered already"));
     return;
   }
-  auto region = judge_region(*parsed, engine_->core().family().descriptor);
+  auto region = judge_region(*parsed, engine_->core().family_of(session.space).descriptor);
   if (!region) {
     reply(session, header, region.error());
     return;

@@ -214,7 +214,7 @@ void SessionServer::take_request(Session& session, const RequestEntry& entry) {
   const EngineSession* engine_session = engine_->core().sessions.find(session.engine_id);
   HC_CHECK(engine_session != nullptr);
   Judged judged = judge_request(entry, session.rings->client_map(), *engine_session,
-                                engine_->core().family().descriptor);
+                                engine_->core().family_of(session.space).descriptor);
   if (judged.code != Code::ok) {
     answer(session, entry, judged.code);
     return;

@@ -21,6 +21,8 @@ constexpr std::uint32_t kPiecesMax = kDiskRequestsMax;
 // too, so that a read never waits behind spills for a job. One job is left for the probe.
 constexpr std::uint32_t kJobsKeptForProbe = 1;
 constexpr std::uint32_t kJobsKeptForSyncs = 2 * kPartsMax + 4;
+// Syncs leave room for the superblock and for the step that comes and the one that goes.
+constexpr std::uint32_t kJobsKeptForSpace = kJobsKeptForProbe + 2 + 4;
 constexpr std::uint32_t kJobsKeptForReads = kJobsMax / 4;
 constexpr const char* kProbeFile = "health";
 
@@ -30,6 +32,8 @@ void IoQueue::FreeAligned::operator()(std::uint8_t* memory) const { std::free(me
 
 IoQueue::IoQueue(Disk& disk, const IoQueueOptions& options) : disk_(disk), options_(options) {
   const std::uint32_t volumes = disk.volume_count();
+  const std::vector<std::uint64_t>& bounds = options_.inflight_bytes;
+  HC_CHECK(bounds.empty() || bounds.size() == volumes);
   jobs_.resize(std::size_t{volumes} * kJobsMax);
   pieces_.resize(std::size_t{volumes} * kPiecesMax);
   const std::size_t bytes = jobs_.size() * kBlockBytes;
@@ -40,6 +44,7 @@ IoQueue::IoQueue(Disk& disk, const IoQueueOptions& options) : disk_(disk), optio
   lanes_.reserve(volumes);
   for (std::uint16_t volume = 0; volume < volumes; ++volume) {
     Lane& lane = lanes_.emplace_back(disk.volume_name(volume));
+    lane.bytes_max = bounds.empty() ? options_.inflight_bytes_max : bounds[volume];
     for (std::uint32_t i = kJobsMax; i-- > 0;) {
       lane.free_jobs.push_back(volume * kJobsMax + i);
     }
@@ -72,7 +77,9 @@ IoDirection IoQueue::direction_of(IoKind kind) {
 
 bool IoQueue::can_start(IoKind kind, std::uint16_t volume) const {
   std::size_t kept = is_read(kind) ? kJobsKeptForSyncs : kJobsKeptForSyncs + kJobsKeptForReads;
-  if (!moves_bytes(kind) || kind == IoKind::write_raw) {
+  if (kind == IoKind::sync) {
+    kept = kJobsKeptForSpace;
+  } else if (!moves_bytes(kind) || kind == IoKind::write_raw) {
     kept = kJobsKeptForProbe;
   }
   return lanes_[volume].free_jobs.size() > kept;
@@ -253,7 +260,7 @@ bool IoQueue::submit_piece(std::uint32_t index) {
   const std::uint64_t left = job.total_bytes - job.next_byte;
   const std::uint64_t bytes = std::min<std::uint64_t>(left, kIoPieceBytes);
   const bool too_much =
-      lane.bytes_in_flight > 0 && lane.bytes_in_flight + bytes > options_.inflight_bytes_max;
+      lane.bytes_in_flight > 0 && lane.bytes_in_flight + bytes > lane.bytes_max;
   if (lane.free_pieces.empty() || (too_much && moves_bytes(job.kind) && !job.probe)) {
     return false;
   }

@@ -7,8 +7,8 @@
 //   - the header block and the payload of a job belong to the job until its event
 //   - every started job ends in exactly one event; one that the device has not answered in time
 //     has an `overdue` notice before, and still owns its memory and its place until its event
-//   - pieces in flight on a volume never name more than `inflight_bytes_max` bytes (one piece is
-//     always let through, so that a bound below a piece can't stop the queue)
+//   - pieces in flight on a volume never name more than its bound of bytes (one piece is always let
+//     through, so that a bound below a piece can't stop the queue)
 //   - volumes share nothing here: one that hangs holds up nobody but itself
 #pragma once
 
@@ -80,6 +80,7 @@ struct FileRange {
 struct IoQueueOptions {
   std::uint64_t inflight_bytes_max = 96ULL << 20;  // of each volume
   std::uint32_t timeout_ms = 30'000;
+  std::vector<std::uint64_t> inflight_bytes{};     // by volume; empty: the same for each
 };
 
 class IoQueue {
@@ -168,6 +169,7 @@ class IoQueue {
     std::vector<std::uint32_t> free_jobs;
     std::vector<std::uint32_t> free_pieces;
     std::uint64_t bytes_in_flight = 0;
+    std::uint64_t bytes_max = 0;
     VolumeHealth health;
     std::optional<FileId> probe_file;
   };

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// slot_pool: which slots of a slab are handed out.
+// slot_pool: the slots of a slab that can be handed out now.
 //
 // Owner: the reactor thread.
 // Invariants:
-//   - free + taken == slot_count
-//   - a slot is on the free list exactly when its bit in `taken_` is clear
-// Misuse is our bug and aborts: double free, out of range, free of a slot never taken.
+//   - a slot stands on the free list exactly when its bit in `free_` is set
+//   - a slot without space of its own (its step is not there) is not on the list
+// Misuse is our bug and aborts: a slot put twice, out of range, removed without being there.
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "proto/ids.h"
@@ -19,24 +18,25 @@ namespace hc {
 
 class SlotPool {
  public:
-  explicit SlotPool(std::uint32_t slot_count);
+  explicit SlotPool(std::uint32_t slot_count);  // nothing can be taken yet
 
-  std::optional<SlotId> take();  // O(1); nothing when every slot is taken
-  void free(SlotId slot);        // O(1)
-  void reset();                  // every slot is free again (flush); low slots come first
-  // Takes exactly these slots and frees all others, in O(slot_count). A slot that stands twice
-  // or is out of range aborts.
-  void rebuild(std::span<const SlotId> taken);
+  std::optional<SlotId> take();  // O(1), the slot put last; nothing when there is none
+  void put(SlotId slot);         // O(1)
+  void remove(SlotId slot);      // O(1), wherever it stands
+  void clear();                  // nothing can be taken
 
-  bool is_taken(SlotId slot) const;
-  std::uint32_t slot_count() const { return static_cast<std::uint32_t>(next_.size()); }
+  bool contains(SlotId slot) const;
+  std::uint32_t slot_count() const { return static_cast<std::uint32_t>(links_.size()); }
   std::uint32_t free_count() const { return free_count_; }
 
  private:
-  void link_free_slots();
+  struct Link {
+    std::uint32_t next = kNone32;
+    std::uint32_t previous = kNone32;
+  };
 
-  std::vector<std::uint32_t> next_;  // free list by slot; kNone32 ends it
-  std::vector<bool> taken_;
+  std::vector<Link> links_;
+  std::vector<bool> free_;
   std::uint32_t head_ = kNone32;
   std::uint32_t free_count_ = 0;
 };

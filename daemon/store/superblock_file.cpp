@@ -126,6 +126,14 @@ void SuperblockFile::drop_space(SpaceNo space) {
   changed();
 }
 
+void SuperblockFile::set_volume(std::uint16_t volume, bool claimed) {
+  HC_CHECK(volume > 0 && volume < kVolumesMax);
+  if (has_volume(volume) != claimed) {
+    current_->volumes = static_cast<std::uint16_t>(current_->volumes ^ (1U << volume));
+    changed();
+  }
+}
+
 void SuperblockFile::reserve_generations() {
   current_->generation_high = next_generation_ + kGenerationBlock;
   changed();

@@ -47,6 +47,9 @@ class SuperblockFile {
   // Ends the number of one space; another one may get it. Only when no row and no blob of this
   // epoch of the store carries it.
   void drop_space(SpaceNo space);
+  // Volumes besides the home that have been claimed.
+  bool has_volume(std::uint16_t volume) const { return (current_->volumes >> volume & 1) != 0; }
+  void set_volume(std::uint16_t volume, bool claimed);
   // The next generation, or nothing while its block is not durable yet.
   std::optional<Generation> next_generation();
   // Whatever was written so far has this generation or an earlier one.

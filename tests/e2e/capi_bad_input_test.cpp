@@ -294,13 +294,13 @@ TEST_CASE("An open that the daemon refuses says why, and leaves no client") {
   Rank first(rank_options(daemon));
   REQUIRE(first.open() == HICACHE_OK);
 
-  SECTION("another family") {
+  SECTION("another family, and no memory is left for it") {
     RankOptions options = rank_options(daemon);
     options.group = "other";
     options.payload_bytes = 2 * kPayloadBytes;
     Rank other(options);
-    CHECK(other.open() == HICACHE_REFUSED);
-    CHECK(missing(hicache_last_error(), {"family", "test-model"}) == "");
+    CHECK(other.open() == HICACHE_NO_SPACE);
+    CHECK(missing(hicache_last_error(), {"l2.l2_bytes", "l2.family_bytes"}) == "");
     CHECK(other.client() == nullptr);
   }
   SECTION("no daemon") {

@@ -48,14 +48,29 @@ bool take_ready(int fd) {
 DaemonProcess::DaemonProcess(DaemonOptions options)
     : options_(std::move(options)), notify_(notify_socket(folder_.file("notify.sock"))) {}
 
+// In the short form, or the list behind everything else of the table.
+std::string DaemonProcess::volumes_text() const {
+  if (options_.volume_bytes.empty()) {
+    return "volume_dir = \"" + volume() + "\"\nl3_bytes = " + std::to_string(options_.l3_bytes) +
+           "\n";
+  }
+  std::string list = "volume = [";
+  for (std::size_t i = 0; i < options_.volume_bytes.size(); ++i) {
+    list += (i == 0 ? "{dir = \"" : ", {dir = \"") + volume(i) + "\", bytes = " +
+            std::to_string(options_.volume_bytes[i]) + "}";
+  }
+  return list + "]\n";
+}
+
 std::string DaemonProcess::config_text() const {
   const auto number = [](std::uint64_t value) { return std::to_string(value); };
   return "[daemon]\nruntime_dir = \"" + folder_.file("run") + "\"\n[l2]\nl2_bytes = " +
-         number(options_.l2_bytes) + "\nhuge_pages = " + (options_.huge_pages ? "true" : "false") +
-         "\n[l3]\nvolume_dir = \"" + volume() + "\"\nl3_bytes = " +
-         number(options_.l3_bytes) +
-         (options_.small_index_bytes == 0 ? "" : "\nindex_dir = \"" + index_dir() + "\"") +
-         "\ndisk_backend = \"" + options_.disk_backend +
+         number(options_.l2_bytes) + "\nfamily_bytes = " + number(options_.family_bytes) +
+         "\nhuge_pages = " + (options_.huge_pages ? "true" : "false") + "\n[l3]\n" +
+         volumes_text() +
+         (options_.small_index_bytes == 0 ? "" : "index_dir = \"" + index_dir() + "\"\n") +
+         "missing_volume = \"" + options_.missing_volume +
+         "\"\ndisk_backend = \"" + options_.disk_backend +
          "\"\nreserve_slots = " + number(options_.reserve_slots) +
          "\ncommit_interval_ms = " + number(options_.commit_interval_ms) +
          "\nio_timeout_ms = " + number(options_.io_timeout_ms) +

@@ -35,6 +35,9 @@ struct DaemonOptions {
   std::uint32_t reserve_slots = 0;       // 0: the daemon's own choice
   std::string program = "hicached";
   std::vector<std::string> environment;  // "NAME=VALUE"
+  std::uint64_t family_bytes = 0;
+  std::vector<std::uint64_t> volume_bytes{};  // of several volumes, instead of l3_bytes
+  std::string missing_volume = "refuse";
 };
 
 class DaemonProcess {
@@ -67,6 +70,9 @@ class DaemonProcess {
   std::string volume() const { return folder_.file("volume"); }
   // As the daemon sees it.
   std::string index_dir() const { return folder_.file("index"); }
+  std::string volume(std::size_t number) const {
+    return number == 0 ? volume() : volume() + std::to_string(number);
+  }
   std::string config_path() const { return folder_.file("hicached.toml"); }
   std::string client_socket() const { return folder_.file("run/hicached.sock"); }
   std::string admin_socket() const { return folder_.file("run/admin.sock"); }
@@ -87,6 +93,7 @@ class DaemonProcess {
 
  private:
   void spawn();
+  std::string volumes_text() const;
 
   DaemonOptions options_;
   TempDir folder_;

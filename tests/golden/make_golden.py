@@ -96,7 +96,7 @@ SLAB_HEADER = Layout(
     ("first_slot_offset", "Q"), ("slot_count", "I"), ("slots_per_step", "I"),
     ("payload_bytes", "I"), ("reserved", "I"))
 SUPERBLOCK = Layout(
-    ("superblock_crc", "I"), ("magic", "4s"), ("version", "H"), ("reserved", "H"),
+    ("superblock_crc", "I"), ("magic", "4s"), ("version", "H"), ("volumes", "H"),
     ("space_count", "I"), ("sequence", "Q"), ("epoch", "Q"), ("store_uuid", "16s"),
     ("generation_high", "I"), ("reserved2", "I"), ("spaces", "%ds" % (40 * SPACES_MAX)))
 SPACE_EPOCH = Layout(("space", "32s"), ("epoch", "Q"))

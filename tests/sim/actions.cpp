@@ -11,6 +11,14 @@ std::uint16_t Driver::draw_shard() {
                                     world_.prng.below(world_.scenario.shard_count));
 }
 
+// Of one version of a family most of the time.
+std::uint32_t Driver::draw_version() {
+  const auto family = world_.prng.below32(static_cast<std::uint32_t>(
+      world_.scenario.spaces.size()));
+  const std::uint32_t version = world_.prng.one_in(4) ? world_.prng.below32(kVersions) : 0;
+  return family * kVersions + version;
+}
+
 std::optional<std::uint32_t> Driver::draw_open_session() {
   std::vector<std::uint32_t> open;
   for (std::uint32_t number = 0; number < kSimSessions; ++number) {
@@ -28,7 +36,7 @@ void Driver::attach_some() {
   const std::uint32_t count = world_.prng.between32(1, 4);
   for (std::uint32_t number = 0; number < count; ++number) {
     if (clients_.session(number).state == SimSession::State::closed) {
-      const std::uint32_t version = world_.prng.one_in(4) ? world_.prng.below32(kVersions) : 0;
+      const std::uint32_t version = draw_version();
       const std::uint16_t shard = draw_shard();
       clients_.attach(number, version, shard);
       check_budget();
@@ -120,13 +128,14 @@ void Driver::act_session() {
   const auto number = world_.prng.below32(kSimSessions);
   SimSession& session = clients_.session(number);
   if (session.state == SimSession::State::closed) {
-    const std::uint32_t version = world_.prng.one_in(4) ? world_.prng.below32(kVersions) : 0;
+    const std::uint32_t version = draw_version();
     const std::uint16_t shard = draw_shard();
     clients_.attach(number, version, shard);
     check_budget();
   } else if (session.state == SimSession::State::open) {
     const bool switches = world_.prng.one_in(4);
-    const std::uint32_t version = world_.prng.below32(kVersions);
+    const std::uint32_t first = session.version / kVersions * kVersions;
+    const std::uint32_t version = first + world_.prng.below32(kVersions);
     if (switches) {
       clients_.begin_switch(number, version);
     } else if (world_.prng.one_in(2)) {
@@ -144,7 +153,7 @@ void Driver::act_operator() {
     return;
   }
   if (pick < 9) {
-    const std::uint32_t version = world_.prng.below32(kVersions);
+    const std::uint32_t version = world_.prng.below32(world_.scenario.versions());
     const auto space = world_.core().superblock->find_space(
         make_space_id(world_.scenario.with_version(version)));
     if (!space || world_.core().spaces->find(*space) == nullptr) {
@@ -235,7 +244,8 @@ void Driver::submit_random(std::uint32_t number) {
   draft.pages = draw_pages();
   draft.deadline_ms = draw_deadline_ms();
   const std::uint64_t pick = world_.prng.below(100);
-  const std::size_t kinds = world_.scenario.space.kinds.size();
+  const std::uint32_t version = clients_.session(number).version;
+  const std::size_t kinds = world_.scenario.space_of(version).kinds.size();
   if (kinds > 1 && world_.prng.one_in(8)) {
     draft.kind_mask = static_cast<std::uint8_t>(world_.prng.between(1, (1U << kinds) - 1));
   }

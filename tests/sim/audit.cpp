@@ -10,7 +10,7 @@ void Driver::audit(std::uint32_t pages_max) {
   if (!world_.has_catalog()) {
     return;
   }
-  for (std::uint32_t version = 0; version < kVersions; ++version) {
+  for (std::uint32_t version = 0; version < world_.scenario.versions(); ++version) {
     const auto space = world_.core().superblock->find_space(
         make_space_id(world_.scenario.with_version(version)));
     if (!space || world_.core().spaces->find(*space) == nullptr) {

@@ -51,7 +51,7 @@ bool Clients::attach(std::uint32_t number, std::uint32_t version, std::uint16_t 
   session.version = version;
   session.shard = shard;
   session.losses_told = world_.losses.size();
-  session.memory = std::make_unique<ClientMemory>(scenario.space, scenario.region_rows,
+  session.memory = std::make_unique<ClientMemory>(scenario.space_of(version), scenario.region_rows,
                                                   world_.prng);
   world_.core().sessions.find(session.id)->regions[0] = session.memory->engine_region();
   return true;
@@ -125,7 +125,7 @@ void Clients::daemon_died() {
 // The parts of this page that the session's rank has to do with.
 Clients::Parts Clients::parts_of_page(const SimSession& session, const SimOp& op,
                                       std::uint32_t index) const {
-  const SpaceDescriptor& space = world_.scenario.space;
+  const SpaceDescriptor& space = world_.scenario.space_of(op.version);
   Parts out;
   for (std::uint16_t kind = 0; kind < space.kinds.size(); ++kind) {
     const bool wanted = op.entry.kind_mask == 0 || (op.entry.kind_mask >> kind & 1) != 0;
@@ -149,7 +149,8 @@ bool Clients::page_is_there(const SimSession& session, const SimOp& op, std::uin
   const auto space = core.sessions.find(session.id)->space;
   const PageId page = core.catalog->find(space, world_.scenario.universe.hash(op.pages[index]));
   for (const std::uint32_t at : parts_of_page(session, op, index)) {
-    const KindSpec& kind = world_.scenario.space.kinds[core.family().kind_of(at)];
+    const Family& family = core.family_of(session.id);
+    const KindSpec& kind = family.descriptor.kinds[family.kind_of(at)];
     if (!is_needed(kind, index, op.pages.size())) {
       continue;
     }
@@ -176,8 +177,9 @@ void Clients::prepare_rows(SimSession& session, SimOp& op) {
       continue;
     }
     for (const std::uint32_t part : parts_of_page(session, op, i)) {
-      const PartSpec& spec = world_.core().family().parts[part];
-      payload.resize(world_.scenario.space.kinds[spec.kind].payload_bytes);
+      const Family& family = world_.core().family_of(session.id);
+      const PartSpec& spec = family.parts[part];
+      payload.resize(family.descriptor.kinds[spec.kind].payload_bytes);
       fill_content(world_.scenario.universe, world_.content_key(op.version, op.pages[i], part),
                    payload);
       session.memory->write(row, spec.kind, payload);
@@ -316,10 +318,10 @@ void Clients::note_wipes(const SimSession& session, SimOp& op) {
   for (const std::uint32_t number : op.pages) {
     const PageHash hash = world_.scenario.universe.hash(number);
     const PageId page = core.catalog->find(core.sessions.find(session.id)->space, hash);
-    for (std::uint32_t at = 0; page != kNoPage && at < core.catalog->parts_per_page(); ++at) {
+    for (std::uint32_t at = 0; page != kNoPage && at < core.catalog->parts_per_page(page); ++at) {
       const Part& part = core.catalog->part(core.catalog->ref(page, at));
       if (part.l3 >= L3State::written) {
-        const Slab& slab = *core.spaces->slab_of(at);
+        const Slab& slab = core.spaces->slabs().slab(part.slab);
         op.wipes.push_back({slab.file(), slab.slot_offset(part.slot), part.generation, hash});
       }
     }

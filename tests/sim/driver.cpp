@@ -87,6 +87,7 @@ void Driver::turn() {
     watch_.set_clearing(world_.engine->clearing_store());
   }
   watch_.observe();
+  check_budget();
   if (turns_ % kWalkEvery == 0 && world_.engine->state() == EngineState::serving) {
     watch_.walk(false);
   }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "tests/sim/clients.h"
 #include "tests/sim/watch.h"
@@ -45,6 +46,7 @@ class Driver {
   void kill();
   void crash_and_boot();
   void check_budget();
+  void lower_budget();
 
   // actions.cpp
   void act();
@@ -60,6 +62,7 @@ class Driver {
   std::uint32_t draw_deadline_ms();
   std::optional<std::uint32_t> draw_open_session();
   std::uint16_t draw_shard();
+  std::uint32_t draw_version();
   void attach_some();
 
   // audit.cpp
@@ -81,6 +84,8 @@ class Driver {
   std::uint32_t family_ = 0;
   std::uint32_t next_crash_ = 0;
   std::uint32_t turns_ = 0;
+  // By volume, at the last look; a start may find any number.
+  std::vector<std::uint64_t> charged_ = std::vector<std::uint64_t>(kVolumesMax, UINT64_MAX);
 };
 
 }  // namespace hc::sim

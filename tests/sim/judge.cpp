@@ -165,16 +165,17 @@ void Clients::judge_load(SimSession& session, SimOp& op, const CompletionEntry& 
   world_.laws.expect((code == Code::ok) ==
                          (entry.page_count == asked || (prefix_is_enough && entry.page_count > 0)),
                      1, "code and count of a load disagree");
+  const Family& family = world_.core().family_of(session.id);
   std::vector<std::uint8_t> payload;
   for (std::uint32_t i = 0; i < entry.page_count; ++i) {
     bool any = false;
     for (const std::uint32_t part : parts_of_page(session, op, i)) {
-      const std::uint16_t kind = world_.core().family().kind_of(part);
-      if (!is_needed(world_.scenario.space.kinds[kind], i, asked)) {
+      const std::uint16_t kind = family.kind_of(part);
+      if (!is_needed(family.descriptor.kinds[kind], i, asked)) {
         continue;
       }
       any = true;
-      payload.resize(world_.core().family().payload_bytes(part));
+      payload.resize(family.payload_bytes(part));
       fill_content(world_.scenario.universe, world_.content_key(op.version, op.pages[i], part),
                    payload);
       if (!session.memory->equals(op.rows[i], kind, payload)) {
@@ -215,9 +216,9 @@ void Clients::judge_lease_verb(SimSession& session, SimOp& op, const CompletionE
     world_.laws.expect(op.lease_known, 4, "no lease");
     for (std::uint32_t i = 0; i < op.pages.size(); ++i) {
       const Parts parts = parts_of_page(session, op, i);
-      const auto& kinds = world_.scenario.space.kinds;
+      const Family& family = world_.core().family_of(session.id);
       const bool needed = std::any_of(parts.begin(), parts.end(), [&](std::uint32_t part) {
-        return is_needed(kinds[world_.core().family().kind_of(part)], i, op.pages.size());
+        return is_needed(family.descriptor.kinds[family.kind_of(part)], i, op.pages.size());
       });
       if (needed) {
         expect_hit(op, i);
@@ -351,10 +352,11 @@ void Clients::take_lease(SimSession& session, SimOp& op, const CompletionEntry& 
   for (std::uint32_t i = 0; i < op.pages.size(); ++i) {
     const bool forgotten = world_.model.at(op.version, op.pages[i]).gone > op.submitted;
     for (const std::uint32_t part : parts_of_page(session, op, i)) {
-      const std::uint16_t kind = world_.core().family().kind_of(part);
+      const Family& family = world_.core().family_of(session.id);
+      const std::uint16_t kind = family.kind_of(part);
       const FrameRef& ref = frames[i * kKindsMax + kind];
       const bool needed = op.verb() == Verb::store ||
-                          is_needed(world_.scenario.space.kinds[kind], i, op.pages.size());
+                          is_needed(family.descriptor.kinds[kind], i, op.pages.size());
       world_.laws.expect(ref.frame != kNone32 || forgotten || !needed, 1,
                          "a lease without the frame of a page");
       if (ref.frame != kNone32) {
@@ -368,15 +370,18 @@ void Clients::take_lease(SimSession& session, SimOp& op, const CompletionEntry& 
 
 void Clients::check_lease(const SimLease& lease) {
   Core& core = world_.core();
+  const auto space =
+      core.superblock->find_space(make_space_id(world_.scenario.with_version(lease.version)));
+  Family& family = core.family_of(*space);
   for (const HeldFrame& held : lease.frames) {
-    const std::uint16_t kind = core.family().kind_of(held.part);
-    FramePool& frames = core.family().frames[kind];
+    const std::uint16_t kind = family.kind_of(held.part);
+    FramePool& frames = family.frames[kind];
     const FrameId frame{held.ref.frame};
     const bool same = frames.generation(frame) == held.ref.generation &&
                       generation_is_whole(held.ref.generation);
     world_.laws.expect(same, 1, "a leased frame changed");
     const std::span<const std::uint8_t> bytes{frames.payload(frame),
-                                              core.family().payload_bytes(held.part)};
+                                              family.payload_bytes(held.part)};
     world_.laws.expect(has_content(world_.scenario.universe,
                                    world_.content_key(lease.version, held.page, held.part), bytes),
                        1, "a lease shows wrong bytes");

@@ -23,9 +23,10 @@ struct PageTruth {
 
 class Model {
  public:
-  void reset(const Universe& universe) {
+  void reset(const Universe& universe, std::uint32_t versions) {
     pages_ = universe.pages();
-    truths_.assign(std::size_t{kVersions} * pages_, PageTruth{});
+    versions_ = versions;
+    truths_.assign(std::size_t{versions} * pages_, PageTruth{});
   }
 
   std::uint64_t next() { return ++sequence_; }
@@ -50,7 +51,7 @@ class Model {
     }
   }
   void forget_all(std::uint64_t at_sequence, bool for_good) {
-    for (std::uint32_t version = 0; version < kVersions; ++version) {
+    for (std::uint32_t version = 0; version < versions_; ++version) {
       forget_version(version, at_sequence, for_good);
     }
   }
@@ -70,6 +71,7 @@ class Model {
 
  private:
   std::uint32_t pages_ = 0;
+  std::uint32_t versions_ = 0;
   std::vector<PageTruth> truths_;
   std::uint64_t sequence_ = 0;
 };

@@ -35,12 +35,14 @@ Result<FileId> SimDisk::open(const FileSpec& spec) {
     return make_error(Code::refused, spec.name + ": locked by another process");
   }
   if (file == nullptr) {
-    auto made = std::make_unique<SimFile>(spec.name, spec.size_bytes);
+    auto made = std::make_unique<SimFile>(spec.name, spec.volume, spec.size_bytes);
     made->set_space(0, made->block_count(), !spec.sparse);
     file = made.get();
     files_[{spec.volume, spec.name}] = std::move(made);
   } else if (spec.size_bytes > file->size_bytes()) {
+    const std::size_t first = file->block_count();
     file->grow(spec.size_bytes);
+    file->set_space(first, file->block_count() - first, !spec.sparse);
   }
   open_.push_back(file);
   return FileId{std::uint32_t{spec.volume} << kFileVolumeShift |
@@ -77,6 +79,14 @@ Result<std::vector<FileInfo>> SimDisk::list(std::uint16_t volume) {
   return out;
 }
 
+std::uint64_t SimDisk::slab_bytes(std::uint16_t volume) const {
+  std::uint64_t bytes = 0;
+  for (const auto& [name, file] : files_) {
+    bytes += name.first == volume && file->is_slab() ? file->space_bytes() : 0;
+  }
+  return bytes;
+}
+
 std::uint64_t SimDisk::size_bytes(FileId id) const { return opened(id).size_bytes(); }
 
 Result<void> SimDisk::read_now(FileId id, std::uint64_t offset_bytes,
@@ -108,13 +118,36 @@ Result<void> SimDisk::write_now(FileId id, std::uint64_t offset_bytes,
   return {};
 }
 
+// A start makes many of these calls.
+bool SimDisk::range_call_fails() {
+  return cut_ || (prng_.per_10k(plan_.blocking_error) && prng_.one_in(32));
+}
+
 Result<void> SimDisk::punch_now(FileId id, std::uint64_t offset_bytes,
                                 std::uint64_t length_bytes) {
-  if (cut_ || prng_.per_10k(plan_.blocking_error)) {
+  if (range_call_fails()) {
     return make_error(fault("fault punch_now", Code::io_error), "punch_now");
   }
   opened(id).punch(offset_bytes / kBlockBytes, length_bytes / kBlockBytes, ++sequence_);
   return {};
+}
+
+Result<void> SimDisk::allocate_now(FileId id, std::uint64_t offset_bytes,
+                                   std::uint64_t length_bytes) {
+  if (range_call_fails()) {
+    return make_error(fault("fault allocate_now", Code::io_error), "allocate_now");
+  }
+  opened(id).set_space(offset_bytes / kBlockBytes, length_bytes / kBlockBytes, true);
+  return {};
+}
+
+Result<std::optional<std::uint64_t>> SimDisk::next_data(FileId id, std::uint64_t offset_bytes) {
+  if (range_call_fails()) {
+    return make_error(fault("fault next_data", Code::io_error), "next_data");
+  }
+  const auto block = opened(id).next_written(offset_bytes / kBlockBytes);
+  return block ? std::optional(*block * std::uint64_t{kBlockBytes})
+               : std::optional<std::uint64_t>();
 }
 
 void SimDisk::check(const DiskRequest& request) {
@@ -129,6 +162,10 @@ void SimDisk::check(const DiskRequest& request) {
   const std::uint64_t end = request.offset_bytes + bytes;
   laws_.expect(end <= opened(request.file).size_bytes(), 0, "request outside of its file");
   laws_.expect(request.offset_bytes % kBlockBytes == 0, 0, "offset is not aligned");
+  const SimFile& file = opened(request.file);
+  laws_.expect(request.op != DiskOp::write || !file.is_slab() ||
+                   file.has_space(request.offset_bytes / kBlockBytes, bytes / kBlockBytes),
+               3, "a write to a range that has no space of its own");
   laws_.expect(bytes > 0 && (names_range || bytes <= kIoPieceBytes), 0, "size out of range");
   for (const DiskBuffer& buffer : request.buffers) {
     const auto address = reinterpret_cast<std::uintptr_t>(buffer.data);

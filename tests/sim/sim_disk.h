@@ -53,6 +53,10 @@ class SimDisk final : public Disk {
                          std::span<const std::uint8_t> bytes) override;
   Result<void> punch_now(FileId file, std::uint64_t offset_bytes,
                          std::uint64_t length_bytes) override;
+  Result<void> allocate_now(FileId file, std::uint64_t offset_bytes,
+                            std::uint64_t length_bytes) override;
+  Result<std::optional<std::uint64_t>> next_data(FileId file,
+                                                 std::uint64_t offset_bytes) override;
   Code submit(const DiskRequest& request) override;
   void poll(std::vector<DiskCompletion>& out) override;
   void wait() override;
@@ -79,6 +83,8 @@ class SimDisk final : public Disk {
   void read_durable(FileId file, std::uint64_t offset_bytes, std::span<std::uint8_t> out) const;
   SimFile* file(FileId id) const { return open_[index_of(id)]; }
   SimFile* file_named(const std::string& name, std::uint16_t volume = 0);
+  // What the slab files of a volume have got.
+  std::uint64_t slab_bytes(std::uint16_t volume) const;
 
   // Since the last call.
   std::vector<DiskRead> take_reads();
@@ -109,6 +115,7 @@ class SimDisk final : public Disk {
   static std::size_t index_of(FileId file) { return file.value & ((1U << kFileVolumeShift) - 1); }
   SimFile& opened(FileId file) const { return *open_[index_of(file)]; }
   void check(const DiskRequest& request);
+  bool range_call_fails();
   std::int64_t draw_delay(DiskOp op);
   DiskCompletion complete(Pending& pending);
   Code refuse(Pending& pending);

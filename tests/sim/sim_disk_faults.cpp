@@ -81,7 +81,8 @@ void SimDisk::misdirect(const DiskRequest& request, std::span<const std::uint8_t
   const std::uint64_t slot = prng_.below(header->slot_count);
   const std::uint64_t inside = (request.offset_bytes - kFirstSlotOffset) % header->slot_bytes;
   const std::uint64_t offset = kFirstSlotOffset + slot * header->slot_bytes + inside;
-  if (offset + bytes.size() > victim->size_bytes()) {
+  if (offset + bytes.size() > victim->size_bytes() ||
+      !victim->has_space(offset / kBlockBytes, bytes.size() / kBlockBytes)) {
     return;
   }
   trace_.add("misdirected", request.offset_bytes, offset, bytes.size(), victim == &meant ? 1 : 0);

@@ -31,6 +31,7 @@ void SimFile::put(std::size_t block, std::span<const std::uint8_t> bytes,
   blocks_[block].versions.push_back({sequence, copy_of(bytes)});
   blocks_[block].damaged = false;
   blocks_[block].flush_lost = false;
+  blocks_[block].punched = false;
 }
 
 void SimFile::put_durable(std::size_t block, std::span<const std::uint8_t> bytes) {
@@ -64,9 +65,25 @@ void SimFile::flip_bit(std::size_t block, std::uint32_t bit) {
   at.damaged = true;
 }
 
+void SimFile::give_space(Block& block, bool has_space) {
+  space_blocks_ += has_space && !block.space ? 1U : 0U;
+  space_blocks_ -= !has_space && block.space ? 1U : 0U;
+  block.space = has_space;
+}
+
+std::optional<std::size_t> SimFile::next_written(std::size_t block) const {
+  for (; block < blocks_.size(); ++block) {
+    const Block& at = blocks_[block];
+    if (at.space && (at.durable != nullptr || !at.versions.empty())) {
+      return block;
+    }
+  }
+  return std::nullopt;
+}
+
 void SimFile::set_space(std::size_t first, std::size_t count, bool has_space) {
   for (std::size_t block = first; block < first + count; ++block) {
-    blocks_[block].space = has_space;
+    give_space(blocks_[block], has_space);
   }
 }
 
@@ -81,15 +98,10 @@ void SimFile::punch(std::size_t first, std::size_t count, std::uint64_t sequence
   for (std::size_t block = first; block < first + count; ++block) {
     if (blocks_[block].durable != nullptr || !blocks_[block].versions.empty()) {
       put(block, zeros, sequence);
+      blocks_[block].punched = true;
     }
-    blocks_[block].space = false;
+    give_space(blocks_[block], false);
   }
-}
-
-std::uint64_t SimFile::space_bytes() const {
-  const auto blocks = std::count_if(blocks_.begin(), blocks_.end(),
-                                    [](const Block& block) { return block.space; });
-  return static_cast<std::uint64_t>(blocks) * kBlockBytes;
 }
 
 void SimFile::sync(std::uint64_t sequence) {
@@ -122,6 +134,10 @@ void SimFile::lose_power(Prng& prng) {
       continue;
     }
     const BlockBytes* first = choose(block, prng);
+    if (block.punched && first != block.versions.back().bytes.get()) {
+      give_space(block, true);  // the punch was not on the medium yet
+    }
+    block.punched = false;
     auto kept = std::make_unique<BlockBytes>();
     copy_or_zero(first, *kept);
     if (prng.percent(30)) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,16 +24,21 @@ using BlockBytes = std::array<std::uint8_t, kBlockBytes>;
 
 class SimFile {
  public:
-  SimFile(std::string name, std::uint64_t size_bytes) : name_(std::move(name)) {
+  SimFile(std::string name, std::uint16_t volume, std::uint64_t size_bytes)
+      : name_(std::move(name)), volume_(volume) {
     grow(size_bytes);
   }
 
   const std::string& name() const { return name_; }
+  std::uint16_t volume() const { return volume_; }
   bool is_slab() const { return name_.rfind("slab-", 0) == 0; }
   std::uint64_t size_bytes() const { return blocks_.size() * std::uint64_t{kBlockBytes}; }
   std::size_t block_count() const { return blocks_.size(); }
+  // The new blocks have space.
   void grow(std::uint64_t size_bytes) {
-    blocks_.resize((size_bytes + kBlockBytes - 1) / kBlockBytes);
+    const std::size_t blocks = (size_bytes + kBlockBytes - 1) / kBlockBytes;
+    space_blocks_ += blocks - blocks_.size();
+    blocks_.resize(blocks);
   }
 
   // A new version on top. `sequence` orders versions against syncs.
@@ -47,7 +53,9 @@ class SimFile {
   void set_space(std::size_t first, std::size_t count, bool has_space);
   bool has_space(std::size_t first, std::size_t count) const;
   void punch(std::size_t first, std::size_t count, std::uint64_t sequence);
-  std::uint64_t space_bytes() const;
+  std::uint64_t space_bytes() const { return space_blocks_ * std::uint64_t{kBlockBytes}; }
+  // The first block from this one on that has space and was written to.
+  std::optional<std::size_t> next_written(std::size_t block) const;
 
   // Versions up to `sequence` reach the medium.
   void sync(std::uint64_t sequence);
@@ -73,11 +81,15 @@ class SimFile {
     bool damaged = false;
     bool flush_lost = false;
     bool space = true;
+    bool punched = false;                 // by its last version, which a power loss may undo
   };
+  void give_space(Block& block, bool has_space);
   const BlockBytes* choose(const Block& block, Prng& prng) const;
 
   std::string name_;
+  std::uint16_t volume_;
   std::vector<Block> blocks_;
+  std::size_t space_blocks_ = 0;
 };
 
 }  // namespace hc::sim

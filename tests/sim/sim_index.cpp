@@ -192,7 +192,7 @@ bool SimIndex::row_damaged(SpaceNo space, const PageHash& page) const {
   return damaged_.count({space.value, page}) != 0;
 }
 
-bool SimIndex::names(std::uint16_t kind, std::uint16_t shard, std::uint32_t slot) {
+bool SimIndex::names(const SlabHeader& slab, std::uint32_t slot) {
   if (!identity_ || *identity_ != wanted_) {
     return false;
   }
@@ -200,8 +200,13 @@ bool SimIndex::names(std::uint16_t kind, std::uint16_t shard, std::uint32_t slot
     if (damaged_.count(key) != 0) {
       continue;
     }
+    const auto space = spaces_.find(key.first);
+    if (space == spaces_.end() || make_family_id(space->second.descriptor) != slab.family) {
+      continue;
+    }
     for (const IndexRowPart& part : row.parts) {
-      if (part.kind == kind && part.shard == shard && part.slot == slot) {
+      if (part.kind == slab.kind && part.shard == slab.shard && part.volume == slab.volume &&
+          part.slot == slot) {
         trace_.add("named by", key.first, key.second.word(0), part.generation);
         return true;
       }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "daemon/index/index.h"
+#include "proto/slab_header.h"
 #include "tests/sim/fault_plan.h"
 #include "tests/sim/sim_clock.h"
 #include "tests/sim/trace.h"
@@ -50,7 +51,7 @@ class SimIndex final : public Index {
   const IndexRow* row(SpaceNo space, const PageHash& page) const;
   bool row_damaged(SpaceNo space, const PageHash& page) const;
   // A committed row that verifies and names this slot.
-  bool names(std::uint16_t kind, std::uint16_t shard, std::uint32_t slot);
+  bool names(const SlabHeader& slab, std::uint32_t slot);
   const std::map<std::pair<std::uint32_t, PageHash>, IndexRow>& rows() const { return rows_; }
   void damage_rows();
 

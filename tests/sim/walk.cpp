@@ -12,22 +12,25 @@ void Watch::walk(bool at_rest) {
   if (!world_.has_catalog()) {
     return;
   }
-  walk_frames(at_rest);
+  for (std::uint16_t family = 0; family < world_.core().spaces->family_count(); ++family) {
+    walk_frames(world_.core().spaces->family(FamilyNo{family}), at_rest);
+  }
   walk_slots();
   walk_pages(at_rest);
   walk_status();
 }
 
-void Watch::walk_frames(bool at_rest) {
+void Watch::walk_frames(Family& family, bool at_rest) {
   Core& core = world_.core();
   Catalog& catalog = *core.catalog;
-  std::vector<FramePool>& pools = core.family().frames;
+  std::vector<FramePool>& pools = family.frames;
   for (std::uint16_t kind = 0; kind < pools.size(); ++kind) {
     std::vector<std::uint32_t> owners(pools[kind].frame_count(), 0);
     std::uint32_t owned = 0;
-    for (std::uint32_t ref = 0; ref < catalog.pages_max() * catalog.parts_per_page(); ++ref) {
+    for (std::uint32_t ref = 0; ref < catalog.parts_max(); ++ref) {
       const Part& part = catalog.part(PartRef{ref});
-      if (core.family().kind_of(catalog.part_of(PartRef{ref})) != kind) {
+      if (&core.family_of(PartRef{ref}) != &family ||
+          family.kind_of(catalog.part_of(PartRef{ref})) != kind) {
         continue;
       }
       const bool has = part.l2 != L2State::absent;
@@ -44,7 +47,9 @@ void Watch::walk_frames(bool at_rest) {
     for (const std::uint32_t op : core.ops.active()) {
       for (const std::uint32_t at : core.ops.op(op).items) {
         const Item& item = core.ops.item(at);
-        if (item.abandoned && item.kind == kind) {  // a copy of an ended store has its own frame
+        const bool here = item.abandoned && item.kind == kind &&
+                          &core.family_of(item.part) == &family;
+        if (here) {  // a copy of an ended store has its own frame
           ++owned;
           ++owners[item.frame.value];
           world_.laws.expect(core.ops.op(op).ending && !pools[kind].is_published(item.frame), 3,
@@ -67,7 +72,7 @@ void Watch::walk_slots() {
   for (std::uint16_t id = 0; id < owners.size(); ++id) {
     owners[id].resize(core.spaces->slabs().slab(SlabId{id}).slot_count());
   }
-  for (std::uint32_t at = 0; at < catalog.pages_max() * catalog.parts_per_page(); ++at) {
+  for (std::uint32_t at = 0; at < catalog.parts_max(); ++at) {
     const PartRef ref{at};
     const Part& part = catalog.part(ref);
     const bool has = part.l3 >= L3State::writing;
@@ -75,8 +80,10 @@ void Watch::walk_slots() {
     if (!has) {
       continue;
     }
-    const SlabId slab_id = *core.family().slabs[catalog.part_of(ref)];
+    const SlabId slab_id = part.slab;
     const Slab& slab = core.spaces->slabs().slab(slab_id);
+    world_.laws.expect(slab.header().family == core.family_of(ref).id, 3,
+                       "a part lies in the slab of another family");
     const Page& page = catalog.page(catalog.page_of(ref));
     ++owners[slab_id.value][part.slot.value];
     const SlotState wanted = part.l3 == L3State::writing   ? SlotState::writing
@@ -90,31 +97,41 @@ void Watch::walk_slots() {
                        "a stored part is not in the order of eviction");
   }
   for (std::uint16_t id = 0; id < owners.size(); ++id) {
-    const Slab& slab = core.spaces->slabs().slab(SlabId{id});
-    std::array<std::uint32_t, kSlotStates> states{};
-    for (std::uint32_t slot = 0; slot < slab.slot_count(); ++slot) {
-      const auto state = static_cast<std::size_t>(slab.state(SlotId{slot}));
-      ++states[state];
-      const bool live = state >= static_cast<std::size_t>(SlotState::writing) &&
-                        state <= static_cast<std::size_t>(SlotState::committed);
-      world_.laws.expect((live && clearing_) || owners[id][slot] == (live ? 1U : 0U), 3,
-                         "a live slot has no owner or two, or a dead one has an owner");
-    }
-    world_.laws.expect(states[0] == slab.free_count(), 3, "the pool's free slots are not free");
-    // The order of eviction is the order of last access.
-    LruList& order = core.slot_order.order(SlabId{id});
-    std::uint64_t newer = UINT64_MAX;
-    for (std::uint32_t slot = order.newest(); slot != kNone32; slot = order.older_than(slot)) {
-      const PageId page = catalog.page_of(core.slot_order.owner(SlabId{id}, slot));
-      world_.laws.expect(
-          catalog.part(core.slot_order.owner(SlabId{id}, slot)).slot.value == slot, 3,
-          "the order of eviction names a slot of nobody");
-      // A part that is older than more slots than the engine looks at goes where the look ends.
-      const bool exact = slab.slot_count() <= SlotOrder::kLooksMax;
-      world_.laws.expect(!exact || catalog.page(page).last_access <= newer, 3,
-                         "the order of eviction is not the order of last access");
-      newer = catalog.page(page).last_access;
-    }
+    walk_slab(SlabId{id}, owners[id]);
+  }
+}
+
+void Watch::walk_slab(SlabId id, const std::vector<std::uint32_t>& owners) {
+  Core& core = world_.core();
+  const Catalog& catalog = *core.catalog;
+  const Slab& slab = core.spaces->slabs().slab(id);
+  std::uint32_t free_there = 0;
+  for (std::uint32_t slot = 0; slot < slab.slot_count(); ++slot) {
+    const auto state = static_cast<std::size_t>(slab.state(SlotId{slot}));
+    const StepState step = slab.step_state(slab.step_of(SlotId{slot}));
+    free_there += state == 0 && step == StepState::open ? 1U : 0U;
+    const bool idle = slab.state(SlotId{slot}) == SlotState::free ||
+                      slab.state(SlotId{slot}) == SlotState::quarantined;
+    world_.laws.expect(idle || step != StepState::absent, 3, "a slot in use has no space");
+    const bool live = state >= static_cast<std::size_t>(SlotState::writing) &&
+                      state <= static_cast<std::size_t>(SlotState::committed);
+    world_.laws.expect((live && clearing_) || owners[slot] == (live ? 1U : 0U), 3,
+                       "a live slot has no owner or two, or a dead one has an owner");
+  }
+  world_.laws.expect(free_there == slab.free_count(), 3, "the pool's free slots are not free");
+  // The order of eviction is the order of last access.
+  LruList& order = core.slot_order.order(id);
+  std::uint64_t newer = UINT64_MAX;
+  for (std::uint32_t slot = order.newest(); slot != kNone32; slot = order.older_than(slot)) {
+    const PageId page = catalog.page_of(core.slot_order.owner(id, slot));
+    world_.laws.expect(
+        catalog.part(core.slot_order.owner(id, slot)).slot.value == slot, 3,
+        "the order of eviction names a slot of nobody");
+    // A part that is older than more slots than the engine looks at goes where the look ends.
+    const bool exact = slab.slot_count() <= SlotOrder::kLooksMax;
+    world_.laws.expect(!exact || catalog.page(page).last_access <= newer, 3,
+                       "the order of eviction is not the order of last access");
+    newer = catalog.page(page).last_access;
   }
 }
 
@@ -133,9 +150,9 @@ void Watch::walk_held_back() {
   Catalog& catalog = *core.catalog;
   const SpillPolicy policy = core.options.spill.policy;
   std::uint64_t bytes = 0;
-  std::vector<std::uint32_t> frames(core.family().frames.size());
+  std::map<std::pair<std::uint16_t, std::uint16_t>, std::uint32_t> frames;  // by family, kind
   std::set<std::uint32_t> pages;
-  for (std::uint32_t at = 0; at < catalog.pages_max() * catalog.parts_per_page(); ++at) {
+  for (std::uint32_t at = 0; at < catalog.parts_max(); ++at) {
     const PartRef ref{at};
     const Part& part = catalog.part(ref);
     if (!catalog.held_back().contains(at)) {
@@ -143,7 +160,8 @@ void Watch::walk_held_back() {
     }
     bytes += core.payload_bytes(ref);
     pages.insert(catalog.page_of(ref).value);
-    ++frames[core.family().kind_of(catalog.part_of(ref))];
+    const Family& family = core.family_of(ref);
+    ++frames[{family.number.value, family.kind_of(catalog.part_of(ref))}];
     world_.laws.expect(policy != SpillPolicy::write_through && part.l2 == L2State::resident &&
                            part.l3 == L3State::absent && part.first_waiter == kNone32 &&
                            !catalog.unsettled().contains(at) &&
@@ -153,9 +171,10 @@ void Watch::walk_held_back() {
   world_.laws.expect(bytes == world_.engine->bytes_held_back() &&
                          pages.size() == catalog.pages_held_back(),
                      3, "the count of what is held back is wrong");
-  for (std::size_t kind = 0; policy == SpillPolicy::write_back && kind < frames.size(); ++kind) {
-    world_.laws.expect(frames[kind] <= core.family().frames[kind].frame_count() *
-                                           core.options.spill.dirty_percent / 100,
+  for (const auto& [at, count] : frames) {
+    const FramePool& pool = core.spaces->family(FamilyNo{at.first}).frames[at.second];
+    world_.laws.expect(policy != SpillPolicy::write_back ||
+                           count <= pool.frame_count() * core.options.spill.dirty_percent / 100,
                        3, "more of the memory is dirty than the policy allows");
   }
 }
@@ -163,7 +182,7 @@ void Watch::walk_held_back() {
 // Whoever waits for a part waits for something that will happen.
 void Watch::walk_parts() {
   Catalog& catalog = *world_.core().catalog;
-  for (std::uint32_t at = 0; at < catalog.pages_max() * catalog.parts_per_page(); ++at) {
+  for (std::uint32_t at = 0; at < catalog.parts_max(); ++at) {
     const Part& part = catalog.part(PartRef{at});
     world_.laws.expect(part.first_waiter == kNone32 || will_change(part), 4,
                        "an operation waits for a part that nothing will change");
@@ -201,6 +220,9 @@ void Watch::walk_pages(bool at_rest) {
     }
   }
   std::uint32_t in_use = 0;
+  for (std::uint16_t family = 0; family < catalog.families(); ++family) {
+    in_use += catalog.pages_free(FamilyNo{family});
+  }
   for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
     const Page& page = catalog.page(PageId{id});
     in_use += page.in_use ? 1U : 0U;
@@ -212,13 +234,13 @@ void Watch::walk_pages(bool at_rest) {
     world_.laws.expect(!empty, 3, "a page of nothing is kept");
     const bool evictable = page.in_use && !page.doomed && page.holds == 0 && page.busy == 0 &&
                            catalog.has_resident_part(PageId{id});
-    world_.laws.expect(catalog.l2_order().contains(id) == evictable, 3,
+    world_.laws.expect(catalog.l2_order(page.family).contains(id) == evictable, 3,
                        "the L2 order does not follow the state of a page");
     world_.laws.expect(!at_rest || page.busy == 0, 5, "a page is busy at rest");
     world_.laws.expect(!at_rest || !page.doomed || page.holds > 0, 5,
                        "a forgotten page is kept at rest");
   }
-  world_.laws.expect(in_use + catalog.pages_free() == catalog.pages_max(), 3, "a page is lost");
+  world_.laws.expect(in_use == catalog.pages_max(), 3, "a page is lost");
   walk_parts();
   if (at_rest) {
     world_.laws.expect(core.ops.active().empty(), 5, "an operation is open at rest");
@@ -244,7 +266,7 @@ void Watch::walk_status() {
       const PageStatus told = reader->lookup(hash).value_or(PageStatus{});
       const PageId page = catalog.find(space->number, hash);
       PageStatus wanted;
-      for (std::uint32_t at = 0; page != kNoPage && at < catalog.parts_per_page(); ++at) {
+      for (std::uint32_t at = 0; page != kNoPage && at < catalog.parts_per_page(page); ++at) {
         const Part& part = catalog.part(catalog.ref(page, at));
         const std::uint64_t bit = std::uint64_t{1} << at;
         wanted.resident |= part.l2 == L2State::resident ? bit : 0;

@@ -6,14 +6,6 @@
 
 namespace hc::sim {
 
-namespace {
-
-// More new pages than this in one operation are not drawn, so a catalog with more free records was
-// not full.
-constexpr std::uint32_t kNewPagesMax = 16;
-
-}  // namespace
-
 void Watch::observe() {
   const bool serving =
       world_.engine != nullptr && world_.engine->state() == EngineState::serving;
@@ -24,6 +16,7 @@ void Watch::observe() {
   }
   was_serving_ = serving && serving_;
   serving_ = serving;
+  check_steps();
   check_reads();
   if (!world_.has_catalog()) {
     pages_.clear();
@@ -49,21 +42,23 @@ void Watch::observe() {
 void Watch::take_snapshot() {
   Core& core = world_.core();
   Catalog& catalog = *core.catalog;
-  const std::uint32_t per_page = catalog.parts_per_page();
   pages_.resize(catalog.pages_max());
-  parts_.resize(std::size_t{catalog.pages_max()} * per_page);
+  parts_.resize(catalog.parts_max());
   for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
     const Page& page = catalog.page(PageId{id});
     pages_[id] = {page.hash, page.space, page.last_access, page.in_use && !page.doomed,
                   page.holds == 0 && page.busy == 0};
-    for (std::uint32_t at = 0; at < per_page; ++at) {
-      const Part& part = catalog.part(catalog.ref(PageId{id}, at));
-      const bool held_back = catalog.held_back().contains(catalog.ref(PageId{id}, at).value);
-      const bool unsettled = catalog.unsettled().contains(catalog.ref(PageId{id}, at).value);
-      parts_[std::size_t{id} * per_page + at] = {part.slot, part.l3, part.generation,
-                                                 unsettled ? part.barrier : 0, held_back,
-                                                 part.reading};
-    }
+  }
+  for (std::uint32_t ref = 0; ref < catalog.parts_max(); ++ref) {
+    const Part& part = catalog.part(PartRef{ref});
+    const bool unsettled = catalog.unsettled().contains(ref);
+    parts_[ref] = {part.slot,
+                   part.slab,
+                   part.l3,
+                   part.generation,
+                   unsettled ? part.barrier : 0,
+                   catalog.held_back().contains(ref),
+                   part.reading};
   }
   SlabSet& slabs = core.spaces->slabs();
   slots_.resize(slabs.count());
@@ -81,9 +76,14 @@ void Watch::take_snapshot() {
   for (const Space* space : core.spaces->all()) {
     (void)world_.version_of(space->number);
   }
-  pages_free_ = catalog.pages_free();
+  pages_free_.clear();
+  for (std::uint16_t family = 0; family < catalog.families(); ++family) {
+    pages_free_.push_back(catalog.pages_free(FamilyNo{family}));
+  }
   evictions_ = core.counters.pages_evicted_l3;
   spill_failures_ = core.counters.spill_failures;
+  steps_failed_ = core.counters.steps_failed;
+  unreachable_ = core.counters.parts_unreachable;
   commit_failures_ = core.counters.commit_failures;
 }
 
@@ -104,7 +104,7 @@ void Watch::check_slots() {
       const bool usable = state == SlotState::free || state == SlotState::writing;
       const bool changed = slab.generation(SlotId{slot}) != slots_[id][slot].generation;
       if (usable && changed && !clearing_ &&
-          world_.index.names(slab.header().kind, slab.header().shard, slot)) {
+          world_.index.names(slab.header(), slot)) {
         world_.laws.broken(3, name_of("a slot is handed out that a committed row names: kind, "
                                       "shard, slot",
                                       slab.header().kind, slab.header().shard, slot));
@@ -122,11 +122,11 @@ void Watch::check_page(PageId id) {
   const Page& page = catalog.page(id);
   const bool gone = !page.in_use || page.doomed || page.hash != seen.hash ||
                     page.space != seen.space;
-  const std::uint32_t per_page = catalog.parts_per_page();
-  for (std::uint32_t at = 0; at < per_page; ++at) {
-    const SeenPart& part = parts_[std::size_t{id.value} * per_page + at];
+  for (std::uint32_t at = 0; at < catalog.parts_per_page(id); ++at) {
+    const SeenPart& part = parts_[catalog.ref(id, at).value];
     const Part& now = catalog.part(catalog.ref(id, at));
-    const bool lost = gone || now.l3 < L3State::written || now.slot != part.slot;
+    const bool lost = gone || now.l3 < L3State::written || now.slot != part.slot ||
+                      now.slab != part.slab;
     if (part.l3 >= L3State::written && lost) {
       check_lost_part(id, at, gone);
     }
@@ -148,16 +148,39 @@ bool Watch::header_stands(const Slab& slab, const SeenPart& was, const SeenPage&
          header.page_hash == seen.hash && header.generation == was.generation.value;
 }
 
+// What a law that is broken is looked into with.
+void Watch::trace_lost(const SeenPart& was, bool page_gone) {
+  const Core& core = world_.core();
+  const Slab& slab = core.spaces->slabs().slab(was.slab);
+  world_.trace.add("lost", static_cast<std::uint64_t>(was.l3), page_gone ? 1 : 0,
+                   core.counters.pages_evicted_l3 - evictions_, was.slot.value);
+  world_.trace.add("of slab", slab.live_count(), live_[was.slab.value], slab.slot_count(),
+                   slab.open_steps());
+  const StepLedger& ledger = core.spaces->slabs().ledger(slab.volume());
+  world_.trace.add("of volume", slab.volume(), ledger.free_bytes(), slab.step_bytes(0),
+                   core.counters.steps_failed);
+  for (std::uint16_t number = 0; number < core.spaces->slabs().count(); ++number) {
+    const Slab& other = core.spaces->slabs().slab(SlabId{number});
+    world_.trace.add("beside", other.volume(), other.slots_present(), other.slots_max(),
+                     other.live_count());
+  }
+  for (std::size_t verdict = 0; verdict < kBlobVerdicts; ++verdict) {
+    if (core.counters.verify[verdict] != 0) {
+      world_.trace.add("failed checks", verdict, core.counters.verify[verdict]);
+    }
+  }
+}
+
 void Watch::check_lost_part(PageId id, std::uint32_t part, bool page_gone) {
   const SeenPage& seen = pages_[id.value];
   Core& core = world_.core();
-  const SeenPart& was = parts_[std::size_t{id.value} * core.catalog->parts_per_page() + part];
+  const SeenPart& was = parts_[core.catalog->ref(id, part).value];
   const std::uint32_t version = world_.version_of(seen.space);
   const std::uint32_t page = world_.scenario.universe.find(seen.hash);
   if (world_.model.at(version, page).gone > sequence_) {
     return;  // forgotten in this very call
   }
-  const Slab& slab = *core.spaces->slab_of(part);
+  const Slab& slab = core.spaces->slabs().slab(was.slab);
   const std::uint64_t offset = slab.slot_offset(was.slot);
   const Part& now = core.catalog->part(core.catalog->ref(id, part));
   if (!page_gone && core.counters.index_rebuilds > 0 && now.l3 >= L3State::written &&
@@ -166,6 +189,10 @@ void Watch::check_lost_part(PageId id, std::uint32_t part, bool page_gone) {
   }
   if (world_.disk.damaged(slab.file(), offset, slab.header().slot_bytes)) {
     ++world_.tally.excused;
+    return;
+  }
+  if (core.counters.parts_unreachable != unreachable_) {
+    ++world_.tally.excused;  // given up by a read while its volume failed
     return;
   }
   if (never_acknowledged(was.generation)) {
@@ -189,89 +216,9 @@ void Watch::check_lost_part(PageId id, std::uint32_t part, bool page_gone) {
     ++world_.tally.evicted;
     return;
   }
-  world_.trace.add("lost", static_cast<std::uint64_t>(was.l3), page_gone ? 1 : 0,
-                   core.counters.pages_evicted_l3 - evictions_, was.slot.value);
-  world_.trace.add("of slab", slab.live_count(), live_[core.family().slabs[part]->value],
-                   slab.slot_count(), pages_free_);
-  for (std::size_t verdict = 0; verdict < kBlobVerdicts; ++verdict) {
-    if (core.counters.verify[verdict] != 0) {
-      world_.trace.add("failed checks", verdict, core.counters.verify[verdict]);
-    }
-  }
+  trace_lost(was, page_gone);
   world_.laws.broken(2, name_of("a stored part is lost without a reason: version, page, part",
                                 version, page, part));
-}
-
-bool Watch::eviction_was_due(PageId id) {
-  Core& core = world_.core();
-  if (core.counters.pages_evicted_l3 == evictions_) {
-    return false;
-  }
-  const std::uint32_t per_page = core.catalog->parts_per_page();
-  const bool catalog_full = pages_free_ < kNewPagesMax;
-  for (std::uint32_t at = 0; at < per_page; ++at) {
-    if (core.spaces->slab_of(at) == nullptr) {
-      continue;
-    }
-    const Slab& slab = *core.spaces->slab_of(at);
-    // A rebuild may have found the part since the last look, or a spill have written it.
-    const bool had = parts_[std::size_t{id.value} * per_page + at].l3 >= L3State::writing ||
-                     core.counters.index_rebuilds > 0 || came_and_went(*core.family().slabs[at]);
-    if (!had) {
-      continue;
-    }
-    const std::uint32_t usable = slab.usable_count();
-    const std::uint32_t reserve = std::min(core.family().reserve_slots, usable - 1);
-    const std::uint32_t live_max = usable - (usable == 0 ? 0 : reserve);
-    const bool slab_full = live_most(*core.family().slabs[at]) >= live_max;
-    if ((slab_full || catalog_full) && was_oldest(id, at)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// Whether a slot was written and given up since the last look.
-bool Watch::came_and_went(SlabId id) {
-  const Slab& slab = world_.core().spaces->slabs().slab(id);
-  for (std::uint32_t slot = 0; slot < slab.slot_count(); ++slot) {
-    if (slab.state(SlotId{slot}) == SlotState::limbo &&
-        slab.generation(SlotId{slot}) != slots_[id.value][slot].generation) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// The most live slots that the slab can have had since the last look.
-std::uint32_t Watch::live_most(SlabId id) {
-  const Slab& slab = world_.core().spaces->slabs().slab(id);
-  std::uint32_t most = live_[id.value];
-  for (std::uint32_t slot = 0; slot < slab.slot_count(); ++slot) {
-    most += slab.generation(SlotId{slot}) != slots_[id.value][slot].generation ? 1U : 0U;
-  }
-  return most;
-}
-
-// No page that is in the part's slab now, was there before and was idle, is older.
-bool Watch::was_oldest(PageId id, std::uint32_t part) {
-  Catalog& catalog = *world_.core().catalog;
-  const std::uint32_t per_page = catalog.parts_per_page();
-  for (std::uint32_t other = 0; other < pages_.size(); ++other) {
-    const Page& now = catalog.page(PageId{other});
-    const SeenPage& before = pages_[other];
-    const bool same = before.linked && now.in_use && !now.doomed && now.hash == before.hash &&
-                      now.space == before.space;
-    const Part& there = catalog.part(catalog.ref(PageId{other}, part));
-    const bool stored = parts_[std::size_t{other} * per_page + part].l3 >= L3State::written &&
-                        there.l3 >= L3State::written;
-    const bool idle = before.idle && now.holds == 0 && now.busy == 0;
-    if (other != id.value && same && stored && idle &&
-        now.last_access < pages_[id.value].last_access) {
-      return false;
-    }
-  }
-  return true;
 }
 
 void Watch::check_reads() {
@@ -290,9 +237,8 @@ void Watch::check_reads() {
       }
       const std::uint64_t slot =
           (read.offset_bytes - slab.header().first_slot_offset) / slab.header().slot_bytes;
-      world_.laws.expect(world_.index.names(slab.header().kind, slab.header().shard,
-                                            static_cast<std::uint32_t>(slot)),
-                         3, "cold start reads a slot that no row of its shard names");
+      world_.laws.expect(world_.index.names(slab.header(), static_cast<std::uint32_t>(slot)), 3,
+                         "cold start reads a slot that no row of its shard names");
     }
   }
 }

@@ -56,6 +56,7 @@ class Watch {
   };
   struct SeenPart {
     SlotId slot = kNoSlot;
+    SlabId slab = kNoSlab;
     L3State l3 = L3State::absent;
     Generation generation{};
     std::uint64_t unsettled = 0;  // its barrier; 0: settled
@@ -68,6 +69,7 @@ class Watch {
     std::uint32_t part = 0;
     Generation generation{};
     std::string file;
+    std::uint16_t volume = 0;
     std::uint64_t offset_bytes = 0;
     std::uint64_t slot_bytes = 0;
     bool forget_pending = false;
@@ -79,17 +81,21 @@ class Watch {
   void check_generations();
   bool was_taken_from(SlabId slab);
   void check_reserve();
+  void check_steps();
   void check_page(PageId id);
   void check_lost_dirty(PageId id, std::uint32_t part, bool page_gone);
+  void trace_lost(const SeenPart& was, bool page_gone);
   void check_lost_part(PageId id, std::uint32_t part, bool page_gone);
   bool eviction_was_due(PageId id);
   bool came_and_went(SlabId slab);
   std::uint32_t live_most(SlabId slab);
-  bool was_oldest(PageId id, std::uint32_t part);
+  bool was_due_in(SlabId slab, PageId page, std::uint32_t part);
+  bool was_oldest(SlabId slab, PageId page, std::uint32_t part);
   void check_reads();
   void take_snapshot();
-  void walk_frames(bool at_rest);
+  void walk_frames(Family& family, bool at_rest);
   void walk_slots();
+  void walk_slab(SlabId id, const std::vector<std::uint32_t>& owners);
   void walk_pages(bool at_rest);
   void walk_parts();
   void walk_held_back();
@@ -109,11 +115,15 @@ class Watch {
   std::vector<std::uint32_t> live_;    // by slab
   std::vector<std::uint32_t> usable_;
   bool clearing_ = false;
-  std::uint32_t pages_free_ = 0;
+  std::vector<std::uint32_t> pages_free_;  // by family
+  std::vector<std::vector<StepState>> steps_;  // by slab
+  bool lowered_ = false;            // a start found more than the budget of this life
   std::uint64_t sequence_ = 0;      // of the model, at the last look
   std::uint64_t commit_failures_ = 0;
   std::uint64_t evictions_ = 0;
   std::uint64_t spill_failures_ = 0;
+  std::uint64_t steps_failed_ = 0;
+  std::uint64_t unreachable_ = 0;
   std::vector<Remembered> remembered_;
   // What a crash left unfinished may be found by a rebuild, with a payload that is torn.
   std::set<std::uint32_t> durable_once_;  // generations that were durable at the last kill

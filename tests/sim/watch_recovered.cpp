@@ -19,7 +19,7 @@ void Watch::remember_durable() {
     if (!page.in_use || page.doomed) {
       continue;
     }
-    for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
+    for (std::uint32_t at = 0; at < catalog.parts_per_page(PageId{id}); ++at) {
       const Part& part = catalog.part(catalog.ref(PageId{id}, at));
       if (part.l3 != L3State::durable) {
         continue;
@@ -28,12 +28,13 @@ void Watch::remember_durable() {
       if (generation_is_before(run_begins_, generation) || before.count(generation) != 0) {
         durable_once_.insert(generation);
       }
-      const Slab& slab = *core.spaces->slab_of(at);
+      const Slab& slab = core.spaces->slabs().slab(part.slab);
       const std::uint32_t version = world_.version_of(page.space);
       const std::uint32_t number = world_.scenario.universe.find(page.hash);
       const PageTruth& truth = world_.model.at(version, number);
       remembered_.push_back({version, number, at, part.generation,
-                             world_.disk.file(slab.file())->name(), slab.slot_offset(part.slot),
+                             world_.disk.file(slab.file())->name(), slab.volume(),
+                             slab.slot_offset(part.slot),
                              slab.header().slot_bytes, truth.gone > truth.gone_for_good});
     }
   }
@@ -48,7 +49,7 @@ bool Watch::stands_for(const Remembered& was, PartRef ref) {
 
 void Watch::check_recovered() {
   for (const Remembered& was : remembered_) {
-    const SimFile* file = world_.disk.file_named(was.file);
+    const SimFile* file = world_.disk.file_named(was.file, was.volume);
     const bool damaged = file == nullptr || file->damaged(was.offset_bytes / kBlockBytes,
                                                           was.slot_bytes / kBlockBytes);
     const auto space = world_.core().superblock->find_space(
@@ -60,7 +61,7 @@ void Watch::check_recovered() {
     }
     if (page != kNoPage && stands_for(was, world_.core().catalog->ref(page, was.part))) {
       ++world_.tally.recovered;
-    } else if (damaged || was.forget_pending ||
+    } else if (damaged || was.forget_pending || lowered_ ||
                (space && world_.index.row_damaged(*space, hash))) {
       ++world_.tally.excused;
     } else {
@@ -80,10 +81,11 @@ bool Watch::any_header_stands(PageId id) {
     return true;
   }
   const SeenPage seen{core.catalog->page(id).hash, core.catalog->page(id).space, 0, false, false};
-  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(); ++at) {
+  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(id); ++at) {
     const Part& part = core.catalog->part(core.catalog->ref(id, at));
     if (part.l3 == L3State::durable &&
-        header_stands(*core.spaces->slab_of(at), {part.slot, part.l3, part.generation}, seen)) {
+        header_stands(core.spaces->slabs().slab(part.slab),
+                      {part.slot, part.slab, part.l3, part.generation}, seen)) {
       return true;
     }
   }
@@ -98,7 +100,7 @@ void Watch::check_header(PageId id, std::uint32_t at) {
   if (part.l3 < L3State::written || generation_is_before(run_begins_, part.generation.value)) {
     return;  // nothing there, or written while a rebuild went on: its header was not read
   }
-  const Slab& slab = *core.spaces->slab_of(at);
+  const Slab& slab = core.spaces->slabs().slab(part.slab);
   BlockBytes block{};
   BlobHeader header{};
   world_.disk.file(slab.file())->get(slab.slot_offset(part.slot) / kBlockBytes, block);
@@ -126,7 +128,7 @@ void Watch::check_recovered_pages() {
       world_.laws.broken(2, name_of("a forgotten page came back: version, page", version, number,
                                     id));
     }
-    for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
+    for (std::uint32_t at = 0; at < catalog.parts_per_page(PageId{id}); ++at) {
       if (!world_.scenario.options.load_lazily) {
         check_header(PageId{id}, at);
       }

@@ -23,8 +23,8 @@ void Watch::check_settled(PageId id) {
     return;
   }
   const bool same = seen.linked && page.hash == seen.hash && page.space == seen.space;
-  for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
-    const SeenPart& was = parts_[std::size_t{id.value} * catalog.parts_per_page() + at];
+  for (std::uint32_t at = 0; at < catalog.parts_per_page(id); ++at) {
+    const SeenPart& was = parts_[catalog.ref(id, at).value];
     const PartRef ref = catalog.ref(id, at);
     const Part& now = catalog.part(ref);
     const bool durable_then =
@@ -53,16 +53,17 @@ void Watch::check_became_durable(PageId id, std::uint32_t at) {
   Core& core = world_.core();
   const Page& page = core.catalog->page(id);
   const Part& part = core.catalog->part(core.catalog->ref(id, at));
-  const PartSpec& spec = core.family().parts[at];
+  const PartSpec& spec = core.family_of(id).parts[at];
   const IndexRow* row = world_.index.row(page.space, page.hash);
   const bool named =
       row != nullptr &&
       std::any_of(row->parts.begin(), row->parts.end(), [&](const IndexRowPart& entry) {
         return entry.kind == spec.kind && entry.shard == spec.shard &&
+               entry.volume == core.slab_of(core.catalog->ref(id, at)).volume() &&
                entry.slot == part.slot.value && entry.generation == part.generation.value;
       });
   world_.laws.expect(named, 2, "a part is durable that no committed row names");
-  const Slab& slab = *core.spaces->slab_of(at);
+  const Slab& slab = core.spaces->slabs().slab(part.slab);
   const std::uint64_t offset = slab.slot_offset(part.slot);
   const std::uint64_t bytes = slab.header().slot_bytes;
   const SimFile* file = world_.disk.file(slab.file());
@@ -114,10 +115,14 @@ void Watch::check_reserve() {
   for (std::uint16_t id = 0; id < core.slot_order.slab_count() && id < slots_.size(); ++id) {
     const Slab& slab = core.spaces->slabs().slab(SlabId{id});
     const std::uint32_t usable = slab.usable_count();
-    if (failing || usable == 0 || usable != usable_[id]) {
+    // A slab that still gets steps, or may take them from another family, has other ways.
+    const bool whole = slab.slots_present() == slab.slots_max() &&
+                       core.spaces->family_count() == 1;
+    if (failing || !whole || usable == 0 || usable != usable_[id]) {
       continue;
     }
-    const std::uint32_t live_max = usable - std::min(core.family().reserve_slots, usable - 1);
+    const std::uint32_t live_max = usable - std::min(
+        core.family_of(SlabId{id}).shares[slab.volume()].reserve_slots, usable - 1);
     if (slab.live_count() <= live_max || !was_taken_from(SlabId{id})) {
       continue;
     }
@@ -132,6 +137,13 @@ void Watch::check_reserve() {
                         before.last_access == now.last_access && now.holds == 0 && now.busy == 0;
       const bool stood = slots_[id][slot].generation == slab.generation(SlotId{slot}) &&
                          slots_[id][slot].state >= SlotState::written;
+      const std::uint32_t owner = core.slot_order.owner(SlabId{id}, slot).value;
+      // Somebody waits for it, or did when the slot was taken.
+      const bool waits =
+          core.catalog->unsettled().contains(owner) || parts_[owner].unsettled != 0;
+      if (waits) {
+        break;
+      }
       if (idle && stood) {
         world_.trace.add("reserve", id, slot, slab.live_count(), live_max);
       }
@@ -178,7 +190,7 @@ void Watch::remember_unproved() {
   }
   const Catalog& catalog = *world_.core().catalog;
   for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
-    for (std::uint32_t at = 0; at < catalog.parts_per_page(); ++at) {
+    for (std::uint32_t at = 0; at < catalog.parts_per_page(PageId{id}); ++at) {
       const Part& part = catalog.part(catalog.ref(PageId{id}, at));
       if (catalog.page(PageId{id}).in_use && part.l3 == L3State::durable) {
         unproved_.insert({id, at, part.generation.value});

@@ -36,6 +36,7 @@ struct Tally {
   std::uint64_t not_durable = 0; // stores whose pages the spill policy held back
   std::uint64_t promoted = 0;    // parts that a waiting store filled after another had failed
   std::uint64_t audited = 0;     // pages read back and compared in audits
+  std::uint64_t steps_moved = 0; // preallocation steps that were given back
 };
 
 struct World {
@@ -56,7 +57,10 @@ struct World {
 
   Core& core() { return engine->core(); }
   // Transfers that the kernel had refused by now, or the device had not answered in time.
-  std::uint64_t unanswered() { return disk.transients() + core().io.unanswered(); }
+  std::uint64_t unanswered() {
+    return disk.transients() + core().io.unanswered() +
+           core().counters.parts_unreachable;
+  }
   bool has_catalog() { return engine != nullptr && engine->core().catalog != nullptr; }
   // The number in "w7"; every space of the simulation is named so.
   // A space that has been dropped since the last look keeps its own.
@@ -68,7 +72,7 @@ struct World {
     return versions[space.value];
   }
   ContentKey content_key(std::uint32_t version, std::uint32_t page, std::uint32_t part) {
-    const PartSpec& spec = core().family().parts[part];
+    const PartSpec spec = parts_of(scenario.space_of(version))[part];
     return {version, page, spec.kind, spec.shard};
   }
 

@@ -96,7 +96,7 @@ const Tables& tables_of_code() {
       {"Superblock",
        {sizeof(Superblock),
         {HC_FIELD(Superblock, superblock_crc), HC_FIELD(Superblock, magic),
-         HC_FIELD(Superblock, version), HC_FIELD(Superblock, reserved),
+         HC_FIELD(Superblock, version), HC_FIELD(Superblock, volumes),
          HC_FIELD(Superblock, space_count), HC_FIELD(Superblock, sequence),
          HC_FIELD(Superblock, epoch), HC_FIELD(Superblock, store_uuid),
          HC_FIELD(Superblock, generation_high), HC_FIELD(Superblock, reserved2),

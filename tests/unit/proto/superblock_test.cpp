@@ -135,7 +135,7 @@ TEST_CASE("A superblock of impossible content is corrupt, even under a right che
     bad->space_count = kSpaceEpochsMax + 1;
   }
   SECTION("first spare field in use") {
-    bad->reserved = 1;
+    bad->volumes = 1;  // the home volume has no bit
   }
   SECTION("second spare field in use") {
     bad->reserved2 = 1;

@@ -158,6 +158,30 @@ TEST_CASE("stats print every counter with its unit", "[ctl]") {
   CHECK(contains(text, "verify.wrong_page  2\n"));
 }
 
+TEST_CASE("status shows several volumes and families, and a failing volume as trouble", "[ctl]") {
+  json answer = kStatus;
+  CHECK_FALSE(contains(render_status(answer), "L3 volume"));
+  CHECK_FALSE(contains(render_status(answer), "families"));
+  answer["families"] = 2;
+  answer["l3"]["steps_moved"] = 7;
+  answer["l3"]["volumes"] = json::parse(R"([
+    {"volume": 0, "dir": "/mnt/a", "budget_bytes": 2147483648, "allocated_bytes": 1073741824,
+     "failed": ""},
+    {"volume": 1, "dir": "/mnt/b", "budget_bytes": 2147483648, "allocated_bytes": 0,
+     "failed": "all"},
+    {"volume": 2, "dir": "/mnt/c", "budget_bytes": 2147483648, "allocated_bytes": 0,
+     "failed": "writes"}])");
+
+  const std::string text = render_status(answer);
+
+  CHECK(contains(text, "/mnt/a"));
+  CHECK(contains(text, "/mnt/b, fails"));
+  CHECK(contains(text, "volume 1 fails: its pages are misses"));
+  CHECK(contains(text, "/mnt/c, takes no writes"));
+  CHECK(contains(text, "volume 2 takes no writes: new pages go to the others"));
+  CHECK(contains(text, "2, 7 steps moved"));
+}
+
 TEST_CASE("spaces show their id, kinds and pages", "[ctl]") {
   const std::string text = render_spaces(json::parse(R"({"spaces": [{
       "number": 1, "space_id": "0123456789abcdef0123456789abcdef", "tenant": "default",

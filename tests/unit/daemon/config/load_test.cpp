@@ -28,7 +28,7 @@ bool equal_but_for_cold_start(Config a, const Config& b) {
 // A file, and how its one line of complaint goes on after the path.
 const std::vector<std::pair<std::string, std::string>> kBadFiles = {
     {"[l2]\nl2_byte = 1\n",
-     ":2: unknown key 'l2.l2_byte'; nearest are l2.l2_bytes, l2.arena_bytes, l2.huge_pages"},
+     ":2: unknown key 'l2.l2_byte'; nearest are l2.l2_bytes, l2.arena_bytes, l2.family_bytes"},
     {"[l4]\n", ":1: unknown table 'l4'; tables are daemon, l2, l3, cold_start, limits"},
     {"l2 = 5\n", ":1: l2: must be a table; write [l2] and its keys below"},
     {"[[l2]]\n", ":1: l2: must be a table; write [l2] and its keys below"},
@@ -81,6 +81,29 @@ const std::vector<std::pair<std::string, std::string>> kBadFiles = {
      ":2: l3.spill_policy = 'lazy': must be write_through, write_through_selective or write_back"},
     {"[l3]\nspill_min_uses = 0\n", ":2: l3.spill_min_uses = 0: must be 1..255"},
     {"[l3]\ndirty_percent = 101\n", ":2: l3.dirty_percent = 101: must be 1..100"},
+    {"[l2]\nfamily_bytes = 5\n", ":2: l2.family_bytes = 5: must be 0 or 1MiB..64TiB"},
+    {"[l3]\nmissing_volume = \"ask\"\n",
+     ":2: l3.missing_volume = 'ask': must be refuse or drop"},
+    {"[l3]\nl3_bytes = \"1GiB\"\n[[l3.volume]]\ndir = \"/a\"\nbytes = \"1GiB\"\n",
+     ": l3.l3_bytes and [[l3.volume]] are given: the volumes stand in one form or the other"},
+    {"[l3]\nvolume = 5\n",
+     ":2: l3.volume: must be a list of tables; write [[l3.volume]] for each volume"},
+    {"[l3]\nvolume = []\n",
+     ":2: l3.volume: must be a list of tables; write [[l3.volume]] for each volume"},
+    {"[[l3.volume]]\nbytes = \"1GiB\"\n",
+     ":1: l3.volume[0].dir = '': has 0 bytes: must be 1..3072"},
+    {"[[l3.volume]]\ndir = \"/a\"\n",
+     ":1: l3.volume[0].bytes = 0: must be 1MiB..1PiB"},
+    {"[[l3.volume]]\ndir = 5\n", ":2: l3.volume[0].dir: must be a text in quotes"},
+    {"[[l3.volume]]\nsize = 5\n",
+     ":2: l3.volume[0].size: unknown key; keys are dir, bytes, inflight_bytes"},
+    {"[[l3.volume]]\nbytes = true\n",
+     ":2: l3.volume[0].bytes: must be a number of bytes or a size such as \"64GiB\""},
+    {"[[l3.volume]]\ndir = \"/a\"\nbytes = \"1GiB\"\ninflight_bytes = 5\n",
+     ":1: l3.volume[0].inflight_bytes = 5: must be 1MiB..1TiB"},
+    {"[[l3.volume]]\ndir = \"/a\"\nbytes = \"1GiB\"\n[[l3.volume]]\ndir = \"/a\"\n"
+     "bytes = \"1GiB\"\n",
+     ": l3.volume[1].dir = '/a': is volume 0 already"},
     {"[cold_start]\nmode = \"warm\"\n",
      ":2: cold_start.mode = 'warm': must be clear, load or hold"},
     {"[cold_start]\nmode = true\n", ":2: cold_start.mode: must be a word in quotes"},
@@ -109,6 +132,39 @@ TEST_CASE("the shipped file is the defaults, but loads at a cold start") {
   REQUIRE(config);
   CHECK(config->cold_start == ColdStart::load);
   CHECK(equal_but_for_cold_start(*config, Config{}));
+}
+
+TEST_CASE("several volumes are read in their order, and rendered so that they are read again") {
+  const File file("[l3]\ncommit_pages = 5\n[[l3.volume]]\ndir = \"/mnt/a\"\nbytes = \"2TiB\"\n"
+                  "[[l3.volume]]\ndir = \"/mnt/b\"\nbytes = 5000000\n"
+                  "inflight_bytes = \"768MiB\"\n");
+
+  const auto config = load_config(file.path);
+
+  REQUIRE(config);
+  CHECK(volume_dirs(*config) == std::vector<std::string>{"/mnt/a", "/mnt/b"});
+  CHECK(volume_bytes(*config) == std::vector<std::uint64_t>{2ULL << 40, 5'000'000});
+  CHECK(volume_inflight(*config) ==
+        std::vector<std::uint64_t>{config->io_inflight_bytes, 768ULL << 20});
+  CHECK(total_l3_bytes(*config) == (2ULL << 40) + 5'000'000);
+  const File again(render_config(*config));
+  const auto reread = load_config(again.path);
+  REQUIRE(reread);
+  CHECK(render_config(*reread) == render_config(*config));
+}
+
+TEST_CASE("the short form is one volume, and at most 16 volumes are taken") {
+  Config config;
+  CHECK(volume_dirs(config) == std::vector<std::string>{config.volume_dir});
+  CHECK(volume_bytes(config) == std::vector<std::uint64_t>{config.l3_bytes});
+  for (int i = 0; i < 17; ++i) {
+    config.volumes.push_back({"/mnt/" + std::to_string(i), 1ULL << 30, 0});
+  }
+
+  const auto refused = validate_config(config);
+
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().text == "l3.volume: 17 volumes: must be at most 16");
 }
 
 TEST_CASE("the shipped file names every key") {

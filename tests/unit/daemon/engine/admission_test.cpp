@@ -135,7 +135,8 @@ TEST_CASE("write_back: beyond its share of memory the oldest dirty pages are wri
   bench.options.spill.dirty_percent = 50;
   bench.start(ColdStartMode::clear);
   bench.rank = bench.attach(0);
-  const std::uint32_t frames = bench.engine->core().family().frames[0].frame_count();
+  const Family& family = bench.engine->core().spaces->family(FamilyNo{});
+  const std::uint32_t frames = family.frames[0].frame_count();
   const std::uint32_t most = frames / 2;
   for (std::uint32_t page = 0; page < most; ++page) {
     bench.put({page}, Ack::resident);

@@ -56,6 +56,7 @@ EngineBench::EngineBench(std::uint32_t pages_l3, std::uint32_t pages_l2)
 }
 
 void EngineBench::open() {
+  disk.set_volumes(static_cast<std::uint16_t>(options.spaces.volumes().size()));
   Uuid uuid{};
   uuid[0] = 0x77;
   engine = std::make_unique<Engine>(disk, index, copier, *this, options);
@@ -72,7 +73,9 @@ Result<void> EngineBench::finish_order() {
 
 void EngineBench::start(ColdStartMode mode) {
   open();
-  REQUIRE(engine->cold_start(mode));
+  const auto started = engine->cold_start(mode);
+  INFO((started ? std::string() : started.error().text));
+  REQUIRE(started);
   run_until([&] { return engine->state() == EngineState::serving; });
 }
 
@@ -107,21 +110,28 @@ void EngineBench::run_for(std::int64_t ms) {
 }
 
 BenchRank EngineBench::attach(std::uint16_t shard, const std::string& weights) {
-  auto attached = engine->attach({bench_space(weights), 0, shard});
+  return attach_space(bench_space(weights), shard);
+}
+
+BenchRank EngineBench::attach_space(const SpaceDescriptor& space, std::uint16_t shard) {
+  auto attached = engine->attach({space, 0, shard});
   REQUIRE(attached);
   BenchRank rank;
   rank.session = attached->session;
   rank.space = attached->space;
   rank.shard = shard;
+  rank.payload_bytes = space.kinds[0].payload_bytes;
+  rank.salt = space.model == "bench" ? 0 : 57;
+  const std::uint32_t payload = rank.payload_bytes;
   // Rows lie behind each other, as in a real region.
-  rank.rows.assign(1, std::vector<std::uint8_t>(std::size_t{kRows} * kPayload));
+  rank.rows.assign(1, std::vector<std::uint8_t>(std::size_t{kRows} * payload));
   EngineRegion& region = engine->core().sessions.find(rank.session)->regions[0];
   region.present = true;
   region.base = rank.rows[0].data();
   region.size_bytes = rank.rows[0].size();
   region.rows = kRows;
   region.layouts[0].present = true;
-  region.layouts[0].runs = {{0, kPayload, 2000}, {2000, kPayload, kPayload - 2000}};
+  region.layouts[0].runs = {{0, payload, 2000}, {2000, payload, payload - 2000}};
   return rank;
 }
 
@@ -187,14 +197,16 @@ void EngineBench::rewrite_header(std::uint32_t number, std::uint32_t part_number
 }
 
 void EngineBench::fill(BenchRank& rank, std::uint32_t row, std::uint32_t number) const {
-  for (std::uint32_t at = 0; at < kPayload; ++at) {
-    rank.rows[0][std::size_t{row} * kPayload + at] = content(number, rank.shard, at);
+  for (std::uint32_t at = 0; at < rank.payload_bytes; ++at) {
+    rank.rows[0][std::size_t{row} * rank.payload_bytes + at] =
+        content(number + rank.salt, rank.shard, at);
   }
 }
 
 bool EngineBench::row_holds(const BenchRank& rank, std::uint32_t row, std::uint32_t number) const {
-  for (std::uint32_t at = 0; at < kPayload; ++at) {
-    if (rank.rows[0][std::size_t{row} * kPayload + at] != content(number, rank.shard, at)) {
+  for (std::uint32_t at = 0; at < rank.payload_bytes; ++at) {
+    if (rank.rows[0][std::size_t{row} * rank.payload_bytes + at] !=
+        content(number + rank.salt, rank.shard, at)) {
       return false;
     }
   }
@@ -231,18 +243,37 @@ std::optional<std::uint32_t> EngineBench::load(BenchRank& rank, std::uint32_t nu
 
 void EngineBench::drop_l2() {
   PageKeeper& pages = engine->pages();
-  LruList& order = engine->core().catalog->l2_order();
-  while (!order.empty()) {
-    pages.evict_l2(PageId{order.oldest()});
+  Catalog& catalog = *engine->core().catalog;
+  for (std::uint16_t family = 0; family < catalog.families(); ++family) {
+    LruList& order = catalog.l2_order(FamilyNo{family});
+    while (!order.empty()) {
+      pages.evict_l2(PageId{order.oldest()});
+    }
   }
 }
 
+void EngineBench::allocate_all() {
+  SlabSet& slabs = engine->core().spaces->slabs();
+  for (std::uint16_t id = 0; id < slabs.count(); ++id) {
+    while (slabs.slab(SlabId{id}).absent_step()) {
+      engine->steps().grow(SlabId{id});
+      REQUIRE(engine->steps().is_growing(SlabId{id}));
+      run_until([&] { return !engine->steps().is_growing(SlabId{id}); });
+    }
+  }
+}
+
+Slab& EngineBench::slab_of(std::uint32_t part_number, std::uint16_t volume) {
+  SpaceSet& spaces = *engine->core().spaces;
+  return spaces.slabs().slab(*spaces.family(FamilyNo{}).slab(part_number, volume));
+}
+
 FileId EngineBench::slab_file(std::uint32_t part_number) {
-  return engine->core().spaces->slab_of(part_number)->file();
+  return slab_of(part_number).file();
 }
 
 std::uint64_t EngineBench::slot_offset(std::uint32_t number, std::uint32_t part_number) {
-  return engine->core().spaces->slab_of(part_number)->slot_offset(
+  return slab_of(part_number).slot_offset(
       part(number, part_number).slot);
 }
 

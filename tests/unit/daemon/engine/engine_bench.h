@@ -33,6 +33,8 @@ struct BenchRank {
   SessionId session{};
   SpaceNo space{};
   std::uint16_t shard = 0;
+  std::uint32_t payload_bytes = 0;
+  std::uint32_t salt = 0;                       // of the content, by model
   std::vector<std::vector<std::uint8_t>> rows;  // one buffer a row: kind 0 only
 };
 
@@ -53,6 +55,7 @@ class EngineBench : public CompletionSink {
     start(mode);
   }
   BenchRank attach(std::uint16_t shard, const std::string& weights = "w1");
+  BenchRank attach_space(const SpaceDescriptor& space, std::uint16_t shard);
   void detach(BenchRank& rank);
 
   // Submits and returns at once; the answer is in answers(slot) when it has come.
@@ -91,6 +94,7 @@ class EngineBench : public CompletionSink {
   void run_until(const std::function<bool()>& done);
   void run_for(std::int64_t ms);
   void drop_l2();  // evicts every page from memory
+  void allocate_all();  // every slab gets every step that the budget has for it
 
   PageId page(std::uint32_t number, SpaceNo space = SpaceNo{0}) {
     return engine->core().catalog->find(space, page_hash(number));
@@ -102,6 +106,7 @@ class EngineBench : public CompletionSink {
   // Bytes on disk of the slot that holds this part.
   std::uint64_t slot_offset(std::uint32_t number, std::uint32_t part_number);
   FileId slab_file(std::uint32_t part_number);
+  Slab& slab_of(std::uint32_t part_number, std::uint16_t volume = 0);  // of the first family
   // Rewrites the header block of a stored part, as if something else had written there.
   void rewrite_header(std::uint32_t number, std::uint32_t part_number,
                       const std::function<void(BlobHeader&)>& change);

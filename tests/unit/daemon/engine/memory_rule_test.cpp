@@ -74,7 +74,7 @@ TEST_CASE("a store whose source changed after late is never published") {
   CHECK_FALSE(bench.is_there(rank, 1));
   CHECK(bench.engine->core().counters.stores_discarded == 1);
   CHECK(bench.index.rows().empty());
-  FramePool& frames = bench.engine->core().family().frames[0];
+  FramePool& frames = bench.engine->core().spaces->family(FamilyNo{}).frames[0];
   CHECK(frames.free_count() == frames.frame_count());
 }
 

@@ -28,7 +28,7 @@ inline void lose_index(EngineBench& bench, sim::Crash how = sim::Crash::process)
 using Blob = std::vector<std::uint8_t>;
 
 inline Blob read_blob(EngineBench& bench, std::uint32_t number) {
-  Blob blob(bench.engine->core().spaces->slab_of(0)->header().slot_bytes);
+  Blob blob(bench.slab_of(0).header().slot_bytes);
   REQUIRE(bench.disk.read_now(bench.slab_file(0), bench.slot_offset(number, 0), blob));
   return blob;
 }
@@ -41,8 +41,7 @@ inline void write_blob(EngineBench& bench, Blob blob, SlotId slot, std::uint32_t
   header.generation = generation;
   encode_header_block(std::span(blob).first(kBlockBytes), header,
                       bench.engine->core().superblock->seed_of(SpaceNo{0}), {});
-  REQUIRE(bench.disk.write_now(bench.slab_file(0),
-                               bench.engine->core().spaces->slab_of(0)->slot_offset(slot), blob));
+  REQUIRE(bench.disk.write_now(bench.slab_file(0), bench.slab_of(0).slot_offset(slot), blob));
 }
 
 inline void copy_blob(EngineBench& bench, std::uint32_t number, SlotId slot,

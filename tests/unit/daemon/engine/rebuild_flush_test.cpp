@@ -33,9 +33,14 @@ TEST_CASE("rebuild: what is found after the first flush of its slab has failed i
   EngineBench bench(200);
   bench.start(ColdStartMode::clear);
   BenchRank rank = bench.attach(0);
+  bench.allocate_all();
   bench.store(rank, {1});
-  // In a slot that is read late.
+  // In a slot that is read late: something was written once in every step before it.
   const Blob nothing(kBlockBytes);
+  const Slab& slab = bench.slab_of(0);
+  for (std::uint32_t slot = 1; slot < 150; ++slot) {
+    REQUIRE(bench.disk.write_now(slab.file(), slab.slot_offset(SlotId{slot}), nothing));
+  }
   copy_blob(bench, 1, SlotId{150}, bench.part(1, 0).generation.value);
   REQUIRE(bench.disk.write_now(bench.slab_file(0), bench.slot_offset(1, 0), nothing));
   lose_index(bench);
@@ -97,6 +102,7 @@ TEST_CASE("rebuild: a part that is being read keeps its slot until the read has 
   EngineBench bench;
   bench.start(ColdStartMode::clear);
   BenchRank rank = bench.attach(0);
+  bench.allocate_all();
   bench.store(rank, {1});
   copy_blob(bench, 1, SlotId{7}, bench.part(1, 0).generation.value + 5);
   bench.run_for(1000);

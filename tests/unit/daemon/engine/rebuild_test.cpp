@@ -149,7 +149,7 @@ TEST_CASE("rebuild: a page stored before its old slot was read has one owner, th
   run_until_rebuilt(bench);
 
   CHECK(bench.part(1, 0).generation != old);
-  CHECK(bench.engine->core().spaces->slab_of(0)->live_count() == 1);
+  CHECK(bench.slab_of(0).live_count() == 1);
   bench.drop_l2();
   CHECK(bench.load(rank, 1) == 1U);
 }
@@ -179,7 +179,7 @@ TEST_CASE("rebuild: of two blobs of one page the later generation counts, wherev
 
   CHECK(bench.part(kept, 0).generation == newest);
   CHECK(bench.part(kept, 0).slot == live);
-  CHECK(bench.engine->core().spaces->slab_of(0)->live_count() == 2);
+  CHECK(bench.slab_of(0).live_count() == 2);
   CHECK(bench.is_there(rank, kept));
 }
 
@@ -320,7 +320,7 @@ TEST_CASE("rebuild: the order of eviction follows the age of the blobs") {
   lose_index(bench);
   run_until_rebuilt(bench);
 
-  LruList& order = bench.engine->core().slot_order.order(*bench.engine->core().family().slabs[0]);
+  LruList& order = bench.engine->core().slot_order.order(bench.part(1, 0).slab);
   std::uint32_t expected = 1;
   for (std::uint32_t slot = order.oldest(); slot != kNone32; slot = order.newer_than(slot)) {
     CHECK(slot == bench.part(expected, 0).slot.value);

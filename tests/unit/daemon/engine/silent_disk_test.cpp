@@ -13,10 +13,13 @@ constexpr std::uint32_t kTimeoutMs = 300;
 std::int32_t code(Code code) { return static_cast<std::int32_t>(code); }
 
 struct Bench : EngineBench {
-  Bench() {
+  explicit Bench(bool with_steps = true) {
     options.io_timeout_ms = kTimeoutMs;
     start(ColdStartMode::clear);
     rank = attach(0);
+    if (with_steps) {
+      allocate_all();
+    }
   }
   const Counters& counters() { return engine->core().counters; }
   BenchRank rank;
@@ -64,6 +67,50 @@ TEST_CASE("a write that is not answered fails its store and its flush, and the n
   CHECK(bench.load(bench.rank, 1) == 1U);  // from disk
 }
 
+TEST_CASE("a step that is not answered fails the stores that wait for it, and comes all the same") {
+  Bench bench(false);
+  bench.disk.hold_volume(0, true);
+  bench.fill(bench.rank, 0, 1);
+  const Instant began = bench.clock.time();
+  const Answer stored =
+      bench.run(bench.rank, {.verb = Verb::store, .pages = {1}, .ack = Ack::durable});
+  CHECK(stored.entry.code == code(Code::io_error));
+  CHECK(bench.clock.time() - began < 2 * kTimeoutMs * kNsPerMs);
+  bench.fill(bench.rank, 0, 2);
+  const Instant again = bench.clock.time();
+  const Answer later =
+      bench.run(bench.rank, {.verb = Verb::store, .pages = {2}, .ack = Ack::durable});
+  CHECK(later.entry.code == code(Code::io_error));
+  CHECK(bench.clock.time() - again < kTimeoutMs * kNsPerMs);
+
+  bench.disk.hold_volume(0, false);
+  bench.run_for(200);
+  bench.store(bench.rank, {1, 2});
+  bench.drop_l2();
+  CHECK(bench.load(bench.rank, 2) == 1U);  // from disk
+}
+
+TEST_CASE("steps that the device refuses evict nothing, and their space is not lost") {
+  Bench bench(false);
+  bench.store(bench.rank, {1, 2, 3});
+  bench.disk.fail_volume(0, EIO, EIO);
+  for (std::uint32_t page = 10; page < 24; ++page) {
+    bench.fill(bench.rank, 0, page);
+    bench.run(bench.rank, {.verb = Verb::store, .pages = {page}, .ack = Ack::durable});
+  }
+  CHECK(bench.counters().pages_evicted_l3 == 0);
+
+  bench.disk.fail_volume(0, 0, 0);
+  bench.run_for(1500);
+  bench.drop_l2();
+  CHECK(bench.load(bench.rank, 3) == 1U);
+  for (std::uint32_t page = 30; page < 42; ++page) {
+    bench.store(bench.rank, {page});
+  }
+  bench.drop_l2();
+  CHECK(bench.load(bench.rank, 3) == 1U);  // there is room for all of them
+}
+
 TEST_CASE("a device that says no to everything costs few slots, and serves again when it is well") {
   Bench bench;
   bench.store(bench.rank, {1, 2, 3});
@@ -95,10 +142,17 @@ void run_until_written(Bench& bench, std::uint32_t page) {
 
 TEST_CASE("a superblock that is not answered is told to who waits, and the commit follows it") {
   Bench bench;
-  bench.fill(bench.rank, 0, 1);  // the first of its space: the superblock gets its name
+  BenchRank rank = bench.attach(0, "w2");  // the superblock gets the name of its space
+  bench.fill(rank, 0, 1);
   const std::uint16_t stored =
-      bench.submit(bench.rank, {.verb = Verb::store, .pages = {1}, .ack = Ack::durable});
-  run_until_written(bench, 1);
+      bench.submit(rank, {.verb = Verb::store, .pages = {1}, .ack = Ack::durable});
+  const auto part = [&]() -> Part& {
+    Catalog& catalog = *bench.engine->core().catalog;
+    return catalog.part(catalog.ref(bench.page(1, rank.space), 0));
+  };
+  bench.run_until([&] {
+    return bench.page(1, rank.space) != kNoPage && part().l3 == L3State::written;
+  });
   REQUIRE_FALSE(bench.engine->core().superblock->is_durable());
   bench.disk.hold_volume(0, true);
   const Instant began = bench.clock.time();
@@ -106,10 +160,10 @@ TEST_CASE("a superblock that is not answered is told to who waits, and the commi
   CHECK(bench.clock.time() - began < 2 * kTimeoutMs * kNsPerMs);
 
   bench.disk.hold_volume(0, false);
-  bench.run_until([&] { return bench.part(1, 0).l3 == L3State::durable; });
+  bench.run_until([&] { return part().l3 == L3State::durable; });
   bench.restart();
-  bench.rank = bench.attach(0);
-  CHECK(bench.load(bench.rank, 1) == 1U);  // from disk
+  rank = bench.attach(0, "w2");
+  CHECK(bench.load(rank, 1) == 1U);  // from disk
 }
 
 TEST_CASE("a note of the commit that is not answered fails the group, and the next one is whole") {

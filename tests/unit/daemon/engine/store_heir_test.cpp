@@ -35,7 +35,7 @@ struct Rivals : EngineBench {
     std::fill(ranks[rank].rows[0].begin(), ranks[rank].rows[0].end(), std::uint8_t{0x66});
   }
   std::uint32_t frames_taken() {
-    FramePool& frames = engine->core().family().frames[0];
+    FramePool& frames = engine->core().spaces->family(FamilyNo{}).frames[0];
     return frames.frame_count() - frames.free_count();
   }
   std::vector<BenchRank> ranks;

@@ -87,7 +87,8 @@ TEST_CASE("records: only pages that nothing but memory has make room for new one
   bench.run_until([&] { return bench.engine->core().counters.spill_failures == 2; });
   Catalog& catalog = *bench.engine->core().catalog;
 
-  REQUIRE(bench.engine->pages().ensure_records(catalog.pages_free() + 1));
+  REQUIRE(bench.engine->pages().ensure_records(
+      bench.engine->core().spaces->family(FamilyNo{}), catalog.pages_free(FamilyNo{}) + 1));
 
   CHECK(bench.part(1, 0).l2 == L2State::resident);
   CHECK(bench.part(3, 0).l2 == L2State::resident);
@@ -105,14 +106,20 @@ TEST_CASE("stats: a frame that two leases hold counts once") {
 
 TEST_CASE("slot order: a part older than many goes where the bounded look ends") {
   constexpr std::uint32_t kSlots = 200;
-  Catalog catalog(kSlots, 1);
+  Catalog catalog;
+  catalog.add_family(kSlots, 1);
   SlotOrder order;
-  order.add_slab(SlabId{0}, kSlots);
+  SlabHeader header{};
+  header.slot_count = kSlots;
+  header.slots_per_step = 50;
+  const Slab slab(FileId{1}, header);
+  order.add_slab(SlabId{0}, slab);
   const auto add = [&](std::uint32_t number, std::uint64_t access) {
-    const PageId page = catalog.create(SpaceNo{0}, hc::test::page_hash(number));
+    const PageId page = catalog.create(FamilyNo{}, SpaceNo{0}, hc::test::page_hash(number));
     catalog.page(page).last_access = access;
     catalog.part(catalog.ref(page, 0)).slot = SlotId{number};
-    order.insert(catalog, SlabId{0}, catalog.ref(page, 0));
+    catalog.part(catalog.ref(page, 0)).slab = SlabId{0};
+    order.insert(catalog, catalog.ref(page, 0));
   };
   for (std::uint32_t number = 0; number < kSlots - 1; ++number) {
     add(number, number + 10);
@@ -126,6 +133,8 @@ TEST_CASE("slot order: a part older than many goes where the bounded look ends")
     ++newer;
   }
   CHECK(newer == SlotOrder::kLooksMax);
+  CHECK(order.step_newest(SlabId{0}, 0) == 59);
+  CHECK(order.step_newest(SlabId{0}, 3) == 208);
 }
 
 TEST_CASE("store: the oldest page leaves the disk when its budget is full, whole and in order") {
@@ -192,7 +201,7 @@ TEST_CASE("reload: every page is under a lease, whose frames stay until it is re
   CHECK(answer.entry.lease != 0);
   CHECK(answer.entry.pages_from_l3 == 2);
   const FrameRef ref = answer.frames[0];
-  FramePool& frames = bench.engine->core().family().frames[0];
+  FramePool& frames = bench.engine->core().spaces->family(FamilyNo{}).frames[0];
   for (std::uint32_t page = 11; page <= 14; ++page) {
     bench.store(bench.rank, {page});  // needs every other frame
   }
@@ -274,7 +283,7 @@ TEST_CASE("free_object: unreachable at once, its lease lives on, gone for good w
   CHECK(bench.finish(slot).entry.code == 0);
 
   CHECK(bench.index.rows().empty());
-  FramePool& frames = bench.engine->core().family().frames[0];
+  FramePool& frames = bench.engine->core().spaces->family(FamilyNo{}).frames[0];
   CHECK(frames.is_published(FrameId{pinned.frames[0].frame}));
   bench.run(bench.rank, {.verb = Verb::release, .lease = pinned.entry.lease});
   CHECK(frames.free_count() == frames.frame_count());
@@ -291,19 +300,6 @@ TEST_CASE("a space of new weights shares the slabs and never the pages") {
 
   CHECK(bench.is_there(bench.rank, 1));
   CHECK(bench.engine->core().spaces->slabs().count() == 1);
-}
-
-TEST_CASE("a second family on the store is refused in one line") {
-  Served bench;
-  SpaceDescriptor other = hc::test::bench_space();
-  other.model = "another";
-
-  const auto refused = bench.engine->attach({other, 0, 0});
-
-  REQUIRE_FALSE(refused);
-  CHECK(refused.error().code == Code::refused);
-  CHECK(refused.error().text.find("bench") != std::string::npos);
-  CHECK(refused.error().text.find('\n') == std::string::npos);
 }
 
 TEST_CASE("sessions are bounded, and the refusal names the key") {

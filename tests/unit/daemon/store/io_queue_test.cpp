@@ -146,4 +146,22 @@ TEST_CASE("io_queue: one failed piece fails the blob once") {
   CHECK(bench.io.bytes_in_flight() == 0);
 }
 
+TEST_CASE("io_queue: a volume at its bound holds nobody else back") {
+  test::StoreBench bench;
+  bench.disk.set_volumes(2);
+  const auto slow = bench.disk.open(FileSpec{"slab", 8U << 20, true, true, 0});
+  const auto fast = bench.disk.open(FileSpec{"slab", 8U << 20, true, true, 1});
+  IoQueue io(bench.disk, {.inflight_bytes = {1 << 20, 4 << 20}});
+  AlignedBuffer payload(4 << 20);
+
+  io.start_write_raw({*slow, 0, payload.data(), 4 << 20}, 1);
+  io.start_write_raw({*fast, 0, payload.data(), 4 << 20}, 2);
+
+  REQUIRE(slow);
+  REQUIRE(fast);
+  CHECK(bench.disk.in_flight() == 5);  // one piece there, four here
+  CHECK(io.bytes_in_flight(0) == 1 << 20);
+  CHECK(io.bytes_in_flight(1) == 4 << 20);
+}
+
 }  // namespace

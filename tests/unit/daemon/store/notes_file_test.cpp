@@ -191,10 +191,10 @@ TEST_CASE("notes: more pages in one write than the file takes go under the floor
 
 TEST_CASE("notes: the highest mark of the open slabs is found, and a damaged pair is told") {
   NotesBench bench;
-  SlabSet slabs(bench.disk, hc::test::test_uuid(), 1 << 30);
+  SlabSet slabs(bench.disk, hc::test::test_uuid(), {1 << 30});
   const FamilyId family = make_family_id(space("w1"));
   for (std::uint16_t shard = 0; shard < 2; ++shard) {
-    const auto id = slabs.open_or_create({family, 0, shard, 5000, 4});
+    const auto id = slabs.open_or_create({family, 0, shard, 0, 5000, 4});
     REQUIRE(id);
     AlignedBuffer block(kBlockBytes);
     CommitMark mark{};

@@ -11,13 +11,28 @@ namespace {
 using namespace hc;
 using hc::test::dies_by_check;
 
-Slab make_slab(std::uint32_t slots) {
+Slab bare_slab(std::uint32_t slots, std::uint32_t slots_per_step) {
   SlabHeader header{};
   header.slot_count = slots;
+  header.slots_per_step = slots_per_step;
   header.payload_bytes = 5000;
   header.slot_bytes = blob_bytes(5000);
   header.first_slot_offset = kFirstSlotOffset;
   return Slab(FileId{1}, header);
+}
+
+// One step, open.
+Slab make_slab(std::uint32_t slots) {
+  Slab slab = bare_slab(slots, slots);
+  slab.open_step(0);
+  return slab;
+}
+
+// A page's way to the end of its slot.
+void store_and_forget(Slab& slab, SlotId slot) {
+  slab.mark_written(slot);
+  slab.mark_limbo(slot);
+  slab.leave_limbo(slot);
 }
 
 TEST_CASE("slab: a slot goes from free to committed to limbo to free, and counts follow") {
@@ -83,15 +98,118 @@ TEST_CASE("slab: a quarantined slot is never handed out until the slab is reset"
 }
 
 TEST_CASE("slab: rebuild keeps live slots committed and a new write never lands on one") {
-  Slab slab = make_slab(4);
+  Slab slab = bare_slab(4, 4);
 
-  slab.rebuild({{SlotId{1}, Generation{11}}, {SlotId{2}, Generation{12}}}, {});
+  slab.rebuild({{{SlotId{1}, Generation{11}}, {SlotId{2}, Generation{12}}}, {}, {}});
 
   CHECK(slab.state(SlotId{1}) == SlotState::committed);
   CHECK(slab.generation(SlotId{2}) == Generation{12});
   CHECK(slab.take(Generation{20}) == SlotId{0});
   CHECK(slab.take(Generation{21}) == SlotId{3});
   CHECK_FALSE(slab.take(Generation{22}));
+}
+
+TEST_CASE("slab: only slots of open steps can be taken, and the last step may be short") {
+  Slab slab = bare_slab(5, 2);
+  CHECK(slab.step_count() == 3);
+  CHECK(slab.slots_of_step(2) == 1);
+  CHECK(slab.absent_step() == 0U);
+  CHECK_FALSE(slab.take(Generation{1}));
+
+  slab.open_step(2);
+
+  CHECK(slab.usable_count() == 1);
+  CHECK(slab.take(Generation{1}) == SlotId{4});
+  CHECK_FALSE(slab.take(Generation{2}));
+  slab.open_step(0);
+  CHECK(slab.absent_step() == 1U);
+  CHECK(slab.take(Generation{2}) == SlotId{0});
+}
+
+TEST_CASE("slab: a closing step hands out nothing, empties, and goes; its slots never come back") {
+  Slab slab = bare_slab(4, 2);
+  slab.open_step(1);
+  slab.open_step(0);
+  const auto first = slab.take(Generation{1});
+  REQUIRE(first == SlotId{0});
+  slab.mark_written(*first);
+
+  slab.close_step(0);
+
+  CHECK(slab.usable_count() == 2);
+  CHECK(slab.free_count() == 2);
+  CHECK(slab.step_in_use(0) == 1);
+  CHECK(dies_by_check([&] { slab.drop_step(0); }));
+  slab.pin(*first);
+  slab.mark_limbo(*first);
+  slab.leave_limbo(*first);
+  CHECK(slab.step_in_use(0) == 1);  // a reader is still there
+  slab.unpin(*first);
+  CHECK(slab.step_in_use(0) == 0);
+  CHECK(slab.free_count() == 2);
+  slab.drop_step(0);
+  CHECK(slab.step_state(0) == StepState::absent);
+  CHECK(slab.take(Generation{2}) == SlotId{2});
+  CHECK(slab.take(Generation{3}) == SlotId{3});
+  CHECK_FALSE(slab.take(Generation{4}));
+}
+
+TEST_CASE("slab: a closing step that can't be emptied opens again with what is free in it") {
+  Slab slab = bare_slab(4, 4);
+  slab.open_step(0);
+  const auto kept = slab.take(Generation{1});
+  const auto gone = slab.take(Generation{2});
+  slab.close_step(0);
+  store_and_forget(slab, *gone);
+
+  slab.open_step(0);
+
+  CHECK(slab.usable_count() == 4);
+  CHECK(slab.free_count() == 3);
+  CHECK(slab.state(*kept) == SlotState::writing);
+}
+
+TEST_CASE("slab: a set-aside slot does not keep its step, and stays set aside in the next one") {
+  Slab slab = bare_slab(2, 2);
+  slab.open_step(0);
+  const auto slot = slab.take(Generation{1});
+  slab.mark_quarantined(*slot);
+  CHECK(slab.usable_count() == 1);
+
+  slab.close_step(0);
+  slab.drop_step(0);
+  slab.open_step(0);
+
+  CHECK(slab.usable_count() == 1);
+  CHECK(slab.free_count() == 1);
+  CHECK(slab.state(*slot) == SlotState::quarantined);
+}
+
+TEST_CASE("slab: rebuild opens exactly the steps that live slots and limbo name") {
+  Slab slab = bare_slab(8, 2);
+
+  slab.rebuild({{{SlotId{1}, Generation{11}}}, {SlotId{6}}, {}});
+
+  CHECK(slab.step_state(0) == StepState::open);
+  CHECK(slab.step_state(1) == StepState::absent);
+  CHECK(slab.step_state(2) == StepState::absent);
+  CHECK(slab.step_state(3) == StepState::open);
+  CHECK(slab.free_count() == 2);
+  CHECK(slab.step_in_use(0) == 1);
+  CHECK(slab.step_in_use(3) == 1);
+}
+
+TEST_CASE("slab: reset frees every slot of open steps and opens no other") {
+  Slab slab = bare_slab(6, 2);
+  slab.rebuild({{{SlotId{1}, Generation{11}}}, {SlotId{4}}, {}});
+
+  slab.reset();
+
+  CHECK(slab.free_count() == 4);
+  CHECK(slab.usable_count() == 4);
+  CHECK(slab.step_state(1) == StepState::absent);
+  CHECK(slab.step_in_use(0) == 0);
+  CHECK(slab.take(Generation{1}) == SlotId{0});
 }
 
 TEST_CASE("slab: slots stand behind each other after the header blocks") {
@@ -103,8 +221,11 @@ TEST_CASE("slab: slots stand behind each other after the header blocks") {
 }
 
 TEST_CASE("slab: an unscanned slot is not handed out until it is known to be free") {
-  Slab slab = make_slab(4);
-  slab.rebuild({{SlotId{0}, Generation{5}}}, {SlotId{1}}, Slab::Rest::unscanned);
+  Slab slab = bare_slab(6, 4);
+  slab.rebuild({{{SlotId{0}, Generation{5}}}, {SlotId{1}}, {true, false}});
+  CHECK(slab.step_state(1) == StepState::absent);
+  CHECK(slab.step_in_use(0) == 4);
+  CHECK(slab.step_unscanned(0) == 2);
   CHECK(slab.unscanned_count() == 2);
   CHECK(slab.free_count() == 0);
   CHECK_FALSE(slab.take(Generation{9}));
@@ -113,6 +234,8 @@ TEST_CASE("slab: an unscanned slot is not handed out until it is known to be fre
   slab.free_unscanned(SlotId{3});
 
   CHECK(slab.unscanned_count() == 0);
+  CHECK(slab.step_unscanned(0) == 0);
+  CHECK(slab.step_in_use(0) == 3);
   CHECK(slab.live_count() == 2);
   CHECK(slab.generation(SlotId{2}) == Generation{6});
   CHECK(slab.take(Generation{9}) == SlotId{3});

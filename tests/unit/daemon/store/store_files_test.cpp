@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// store_files_test: superblock_file and slab_set over a virtual disk.
+// store_files_test: superblock_file over a virtual disk.
 #include <cstring>
 #include <memory>
 
 #include "daemon/store/aligned_buffer.h"
-#include "daemon/store/slab_set.h"
 #include "daemon/store/superblock_file.h"
-#include "proto/blob_header.h"
 #include "unit/daemon/store/store_bench.h"
 
 namespace {
@@ -14,19 +12,11 @@ namespace {
 using namespace hc;
 using test::test_uuid;
 
-SlabSpec spec(std::uint16_t kind, std::uint16_t shard, std::uint32_t slots) {
-  FamilyId family;
-  family.bytes[0] = 9;
-  return {family, kind, shard, 5000, slots};
-}
-
 SpaceId space_id(std::uint8_t first) {
   SpaceId id;
   id.bytes[0] = first;
   return id;
 }
-
-std::uint64_t bytes_of(std::uint32_t slots) { return kFirstSlotOffset + slots * blob_bytes(5000); }
 
 TEST_CASE("superblock_file: identity, epochs and spaces survive a restart") {
   test::StoreBench bench;
@@ -269,70 +259,6 @@ TEST_CASE("superblock_file: the store knows a bounded number of spaces, refused 
   CHECK(full.error().code == Code::no_space);
   CHECK(full.error().text.find("1024") != std::string::npos);
   CHECK(refused.has_value());
-}
-
-TEST_CASE("slab_set: a slab is created whole, and found again with its geometry") {
-  test::StoreBench bench;
-  {
-    SlabSet slabs(bench.disk, test_uuid(), bytes_of(10));
-    const auto slab = slabs.open_or_create(spec(1, 2, 10));
-    REQUIRE(slab);
-    CHECK(slabs.slab(*slab).slot_count() == 10);
-    CHECK(slabs.allocated_bytes() == bytes_of(10));
-  }
-  bench.disk.crash(sim::Crash::process);
-  SlabSet slabs(bench.disk, test_uuid(), bytes_of(10));
-
-  const auto existing = slabs.open_existing(spec(1, 2, 3));
-
-  REQUIRE(existing);
-  CHECK(slabs.slab(*existing).slot_count() == 10);
-  CHECK(slabs.find(1, 2) == *existing);
-  CHECK_FALSE(slabs.find(1, 3));
-  CHECK(slabs.open_existing(spec(0, 0, 3)).error().code == Code::not_found);
-}
-
-TEST_CASE("slab_set: the budget is never passed") {
-  test::StoreBench bench;
-  SlabSet slabs(bench.disk, test_uuid(), bytes_of(10) + bytes_of(4));
-  REQUIRE(slabs.open_or_create(spec(0, 0, 10)));
-
-  const auto refused = slabs.open_or_create(spec(0, 1, 5));
-
-  REQUIRE_FALSE(refused);
-  CHECK(refused.error().code == Code::no_space);
-  CHECK(refused.error().text.find("l3.l3_bytes") != std::string::npos);
-  CHECK(slabs.open_or_create(spec(0, 1, 4)).has_value());
-}
-
-TEST_CASE("slab_set: a slab of another store or geometry is refused, not overwritten") {
-  test::StoreBench bench;
-  {
-    SlabSet slabs(bench.disk, test_uuid(), 1U << 30);
-    REQUIRE(slabs.open_or_create(spec(0, 0, 10)));
-  }
-  bench.disk.crash(sim::Crash::process);
-
-  SlabSet other_store(bench.disk, Uuid{}, 1U << 30);
-  CHECK(other_store.open_or_create(spec(0, 0, 10)).error().code == Code::refused);
-  SlabSet other_size(bench.disk, test_uuid(), 1U << 30);
-  CHECK(other_size.open_or_create(spec(0, 0, 11)).error().code == Code::refused);
-  SlabSet same(bench.disk, test_uuid(), 1U << 30);
-  CHECK(same.open_or_create(spec(0, 0, 10)).has_value());
-}
-
-TEST_CASE("slab_set: an empty store gives up the files of its family") {
-  test::StoreBench bench;
-  SlabSet slabs(bench.disk, test_uuid(), bytes_of(10));
-  REQUIRE(slabs.open_or_create(spec(0, 0, 10)));
-
-  REQUIRE(slabs.remove_all());
-
-  CHECK(slabs.count() == 0);
-  CHECK(slabs.allocated_bytes() == 0);
-  SlabSpec other = spec(0, 0, 10);
-  other.family.bytes[0] = 10;
-  CHECK(slabs.open_or_create(other).has_value());
 }
 
 }  // namespace
