@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kBarColumns = 30;
+constexpr std::size_t kUseBarColumns = 30;
 
 // "[####....]  50.0 %  2,500 of 5,000 frames used"
 std::string used_of(const json& answer, const std::string& tier, const std::string& unit) {
@@ -23,7 +23,7 @@ std::string used_of(const json& answer, const std::string& tier, const std::stri
     return "no " + unit + " yet: no engine has attached";
   }
   const double share = static_cast<double>(total - free) / static_cast<double>(total);
-  return bar(share, kBarColumns) + "  " + format_count(total - free) + " of " +
+  return bar(share, kUseBarColumns) + "  " + format_count(total - free) + " of " +
          format_count(total) + " " + unit;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,6 +52,14 @@ class FaultyDisk final : public WaitableDisk {
   Result<void> punch_now(FileId file, std::uint64_t offset, std::uint64_t length) override {
     HC_TRY_VOID(blocking(file, DiskOp::punch));
     return disk_->punch_now(file, offset, length);
+  }
+  Result<void> allocate_now(FileId file, std::uint64_t offset, std::uint64_t length) override {
+    HC_TRY_VOID(blocking(file, DiskOp::allocate));
+    return disk_->allocate_now(file, offset, length);
+  }
+  Result<std::optional<std::uint64_t>> next_data(FileId file, std::uint64_t offset) override {
+    HC_TRY_VOID(blocking(file, DiskOp::read));
+    return disk_->next_data(file, offset);
   }
   void add_memory(std::span<std::uint8_t> bytes) override { disk_->add_memory(bytes); }
   void drop_memory(std::span<std::uint8_t> bytes) override { disk_->drop_memory(bytes); }
