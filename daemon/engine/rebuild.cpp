@@ -273,13 +273,9 @@ void Rebuild::adopt(PageId id, const Found& found) {
   if (family.descriptor.kinds[spec.kind].placement == Placement::owned) {
     page.owner = spec.shard;  // an owned part is stored by its owner
   }
-  if (page.last_access > UINT32_MAX) {  // of this run, or by a row: near the front
-    core.slot_order.insert(*core.catalog, ref);
-  } else {
-    const std::uint32_t newer = newer_neighbour(found.at.slab, page.last_access);
-    core.slot_order.insert_older_than(*core.catalog, ref, newer);
-    by_access_[found.at.slab.value].insert_or_assign(page.last_access, found.at.slot.value);
-  }
+  const std::uint32_t newer = newer_neighbour(found.at.slab, page.last_access);
+  core.slot_order.insert_older_than(*core.catalog, ref, newer);
+  by_access_[found.at.slab.value].insert_or_assign(page.last_access, found.at.slot.value);
   works_.commit.mark_dirty(id);
   works_.pages.publish_status(id);
   ++progress_.adopted;

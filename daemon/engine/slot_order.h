@@ -30,7 +30,7 @@ class SlotOrder {
     }
   }
   void clear() { slabs_.clear(); }
-  static constexpr int kLooksMax = 64;
+  static constexpr int kLooksMax = 256;
 
   LruList& order(SlabId slab) { return slabs_[slab.value].order; }
   const LruList& order(SlabId slab) const { return slabs_[slab.value].order; }

@@ -80,6 +80,7 @@ class Watch {
   void check_became_durable(PageId id, std::uint32_t part);
   void check_generations();
   bool was_taken_from(SlabId slab);
+  bool had_waited(SlabId id);
   void check_reserve();
   void check_steps();
   void check_page(PageId id);

@@ -102,6 +102,15 @@ bool Watch::was_taken_from(SlabId id) {
   return false;
 }
 
+// Somebody waited for a part here that has left since: the page went for the room of another slab.
+bool Watch::had_waited(SlabId id) {
+  const SlotOrder& order = world_.core().slot_order;
+  return std::any_of(parts_.begin(), parts_.end(), [&](const SeenPart& was) {
+    return was.slab == id && was.l3 >= L3State::written && was.unsettled != 0 &&
+           !order.order(id).contains(was.slot.value);
+  });
+}
+
 // A slot of the reserve was taken, and no old page of its slab could have been evicted instead.
 void Watch::check_reserve() {
   Core& core = world_.core();
@@ -123,7 +132,7 @@ void Watch::check_reserve() {
     }
     const std::uint32_t live_max = usable - std::min(
         core.family_of(SlabId{id}).shares[slab.volume()].reserve_slots, usable - 1);
-    if (slab.live_count() <= live_max || !was_taken_from(SlabId{id})) {
+    if (slab.live_count() <= live_max || !was_taken_from(SlabId{id}) || had_waited(SlabId{id})) {
       continue;
     }
     LruList& order = core.slot_order.order(SlabId{id});
