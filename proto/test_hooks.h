@@ -81,6 +81,7 @@
 #define HC_MUTANTS(X) \
   X(rows_before_flush) \
   X(failed_flush_believed) \
+  X(late_failure_ignored) \
   X(durable_told_when_written) \
   X(durable_bit_not_published) \
   X(limbo_lost_on_failure) \

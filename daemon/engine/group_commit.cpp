@@ -3,7 +3,6 @@
 #include "daemon/engine/group_commit.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "daemon/engine/works.h"
@@ -17,8 +16,6 @@ namespace {
 
 // After that many failures in a row nobody waits for a commit any more.
 constexpr std::uint32_t kFailuresMax = 3;
-// Among the syncs of slabs: that of the notes.
-constexpr std::uint32_t kNotesSync = 0xFFFF;
 // The queue of requests keeps room for these beside the syncs of one more group.
 constexpr std::uint32_t kOverdueSyncsMax = kPartsMax / 2;
 
@@ -147,62 +144,10 @@ void GroupCommit::start() {
         IndexIdentity{core.superblock->current().store_uuid, core.superblock->current().epoch};
   }
   unanswered_ = false;
+  late_code_ = Code::ok;
   state_ = State::noting;
   notes_.begin(sequence_, group_.flushes, group_.rows.spaces);
   turn_notes();
-}
-
-void GroupCommit::turn_notes() {
-  notes_.turn();
-  if (!notes_.done()) {
-    return;
-  }
-  if (notes_.code() == Code::ok) {
-    start_flush();
-  } else {
-    unanswered_ = notes_.unanswered();
-    fail(make_error(notes_.code(), "notes of the store", notes_.sys_errno()));
-  }
-}
-
-void GroupCommit::start_flush() {
-  Core& core = works_.core;
-  state_ = State::flushing;
-  HC_FAILPOINT(commit_collected);
-  sync_code_ = Code::ok;
-  failed_syncs_.clear();
-  if (HC_MUTANT(rows_before_flush)) {
-    group_.flushes.clear();
-  }
-  syncs_started_ = 0;
-  syncs_left_ = static_cast<std::uint32_t>(group_.flushes.size());
-  if (notes_.wrote_notes()) {
-    ++syncs_left_;
-    core.io.start_sync(core.notes->file(), io_cookie(IoOwner::commit, kNotesSync));
-  }
-  if (syncs_left_ == 0) {
-    commit_rows();
-  }
-}
-
-// There may be more slabs than the queue has jobs. A volume that hangs with all of its jobs has
-// failed by then: its flush fails as one that was not tried.
-void GroupCommit::start_syncs() {
-  IoQueue& io = works_.core.io;
-  while (state_ == State::flushing && syncs_started_ < group_.flushes.size()) {
-    const SlabId slab = group_.flushes[syncs_started_];
-    const FileId file = works_.core.spaces->slabs().slab(slab).file();
-    const std::uint64_t cookie = io_cookie(IoOwner::commit, slab.value);
-    if (io.can_start(IoKind::sync, volume_of(file))) {
-      ++syncs_started_;
-      io.start_sync(file, cookie);
-    } else if (io.refuses(IoKind::sync, volume_of(file))) {
-      ++syncs_started_;
-      on_sync({IoKind::sync, Code::io_error, EIO, cookie});
-    } else {
-      return;
-    }
-  }
 }
 
 void GroupCommit::collect_spaces() {
@@ -282,40 +227,6 @@ void GroupCommit::add_group_flush(SlabId slab) {
   if (std::find(flushes.begin(), flushes.end(), slab) == flushes.end()) {
     flushes.push_back(slab);
   }
-}
-
-// A flush that is not answered in time counts as failed; its end is of no interest then.
-void GroupCommit::on_sync(const IoEvent& event) {
-  if (event.was_overdue) {
-    --overdue_syncs_;
-    return;
-  }
-  overdue_syncs_ += event.overdue ? 1U : 0U;
-  unanswered_ = unanswered_ || event.overdue;
-  HC_CHECK(state_ == State::flushing);
-  HC_CHECK(syncs_left_ > 0);
-  --syncs_left_;
-  const Code code = HC_FAILPOINT_FAILS(commit_slab_flushed) ? Code::io_error : event.code;
-  const bool failed = code != Code::ok && !HC_MUTANT(failed_flush_believed);
-  if (failed) {
-    sync_code_ = code == Code::no_space ? Code::no_space : Code::io_error;
-  }
-  if (io_value(event.cookie) != kNotesSync) {
-    const SlabId slab{static_cast<std::uint16_t>(io_value(event.cookie))};
-    works_.spiller.note_flush(slab, failed);
-    if (failed) {
-      failed_syncs_.push_back(slab);
-    }
-  }
-  if (syncs_left_ > 0) {
-    return;
-  }
-  if (sync_code_ == Code::ok) {
-    commit_rows();
-    return;
-  }
-  fail(make_error(sync_code_, "sync of a slab or of the notes", event.sys_errno));
-  failed_syncs_.clear();
 }
 
 void GroupCommit::commit_rows() {

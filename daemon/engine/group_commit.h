@@ -113,7 +113,10 @@ class GroupCommit {
   void fail(const Error& error);
   void requeue(const Group& group);
   void repair_index();
-  void fail_unflushed();
+  static std::optional<SlabId> slab_of_sync(const IoEvent& event);  // nothing: that of the notes
+  void fail_late(const IoEvent& event);
+  void fail_unflushed(const std::vector<SlabId>& slabs, Code code);
+  bool is_flushed(PartRef ref) const;
   void tell_waiters();
 
   Works& works_;
@@ -132,6 +135,7 @@ class GroupCommit {
   std::uint64_t written_waiting_ = 0;           // parts written and not yet durable
   std::uint32_t syncs_left_ = 0;
   std::uint32_t overdue_syncs_ = 0;             // in flight, of groups that have failed
+  Code late_code_ = Code::ok;                   // of an overdue sync that failed since its start
   bool unanswered_ = false;                     // something of the group, in time
   std::size_t syncs_started_ = 0;
   Code sync_code_ = Code::ok;

@@ -95,16 +95,16 @@ void GroupCommit::collect_again() {
 
 // After a failed sync no written part of that slab is believed any more, whether or not it was in
 // the group: the kernel may have dropped its bytes and marked them clean.
-void GroupCommit::fail_unflushed() {
+void GroupCommit::fail_unflushed(const std::vector<SlabId>& slabs, Code code) {
   Core& core = works_.core;
-  if (failed_syncs_.empty()) {
+  if (slabs.empty() || core.catalog == nullptr) {
     return;
   }
   std::vector<PartRef> lost;
   const LruList& unsettled = core.catalog->unsettled();
   for (std::uint32_t at = unsettled.oldest(); at != kNone32; at = unsettled.newer_than(at)) {
     const SlabId slab = core.catalog->part(PartRef{at}).slab;
-    if (std::find(failed_syncs_.begin(), failed_syncs_.end(), slab) != failed_syncs_.end()) {
+    if (std::find(slabs.begin(), slabs.end(), slab) != slabs.end() && !is_flushed(PartRef{at})) {
       lost.push_back(PartRef{at});
     }
   }
@@ -114,12 +114,21 @@ void GroupCommit::fail_unflushed() {
       continue;
     }
     works_.pages.hold(page);  // the events below must not end it
-    works_.spiller.write_again(ref, sync_code_);
+    works_.spiller.write_again(ref, code);
     works_.pages.publish_status(page);
     works_.pages.drop_hold(page);
     works_.forget.settle(page);
     works_.pages.end_if_empty(page);
   }
+}
+
+// The group's own flush of it has ended well, and only its row is missing.
+bool GroupCommit::is_flushed(PartRef ref) const {
+  const Generation generation = works_.core.catalog->part(ref).generation;
+  return state_ == State::committing &&
+         std::any_of(group_.written.begin(), group_.written.end(), [&](const auto& written) {
+           return written.ref == ref && written.generation == generation;
+         });
 }
 
 // The index is dead, the disk does not answer, or commits go on failing: whoever waits for a part
@@ -168,7 +177,7 @@ void GroupCommit::fail(const Error& error) {
     repair_index();
   }
   if (core.catalog != nullptr) {
-    fail_unflushed();
+    fail_unflushed(failed_syncs_, sync_code_);
     if (unanswered_ || is_failing()) {
       tell_waiters();
     }

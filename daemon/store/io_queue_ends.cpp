@@ -124,7 +124,6 @@ void IoQueue::emit_finished(std::vector<IoEvent>& out) {
     Job& job = jobs_[index];
     ended_jobs_.push_back(index);
     overdue_ -= job.overdue ? 1U : 0U;
-    unanswered_ += job.not_tried ? 1U : 0U;
     if (job.probe) {
       lane_of(job).health.probe_ended(direction_of(job.kind), job.code, now_);
       continue;
@@ -133,6 +132,7 @@ void IoQueue::emit_finished(std::vector<IoEvent>& out) {
       lane_of(job).health.probe_ended(direction_of(job.kind), job.code, now_);
       job.not_tried = job.code != Code::ok;  // it speaks of the volume, not of the slot
     }
+    unanswered_ += job.not_tried || job.volume_fault ? 1U : 0U;
     IoEvent event{job.kind, job.code, job.sys_errno, job.cookie};
     event.was_overdue = job.overdue;
     event.not_tried = job.not_tried;

@@ -58,7 +58,7 @@ struct World {
   Core& core() { return engine->core(); }
   // Transfers that the kernel had refused by now, or the device had not answered in time.
   std::uint64_t unanswered() {
-    return disk.transients() + core().io.unanswered() +
+    return disk.transients() + core().io.unanswered() + core().counters.read_failures +
            core().counters.parts_unreachable;
   }
   bool has_catalog() { return engine != nullptr && engine->core().catalog != nullptr; }

@@ -310,6 +310,37 @@ TEST_CASE("rebuild: an index that dies while serving is written anew from memory
   CHECK(bench.load_all(rank, {1, 2, 3}) == Code::ok);
 }
 
+TEST_CASE("rebuild: the order of eviction is that of the last accesses, whatever came meanwhile") {
+  EngineBench bench(260, 260);
+  bench.start(ColdStartMode::clear);
+  BenchRank rank = bench.attach(0);
+  const auto store_all = [&](std::uint32_t first, std::uint32_t last) {
+    for (std::uint32_t page = first; page <= last; page += 8) {
+      bench.store(rank, {page, page + 1, page + 2, page + 3, page + 4, page + 5, page + 6, page + 7});
+    }
+  };
+  store_all(1, 120);
+  lose_index(bench);
+  rank = bench.attach(0);
+  REQUIRE(bench.engine->rebuilding());
+
+  store_all(201, 296);
+  REQUIRE(bench.load_all(rank, {201, 203}) == Code::ok);
+  run_until_rebuilt(bench);
+
+  Core& core = bench.engine->core();
+  REQUIRE(core.counters.slots_adopted == 120);
+  const SlabId slab = *core.family_of(bench.page(1)).slab(0, 0);
+  LruList& order = core.slot_order.order(slab);
+  CHECK(order.size() == 216);
+  std::uint64_t before = 0;
+  for (std::uint32_t slot = order.oldest(); slot != kNone32; slot = order.newer_than(slot)) {
+    const PageId page = core.catalog->page_of(core.slot_order.owner(slab, slot));
+    CHECK(core.catalog->page(page).last_access >= before);
+    before = core.catalog->page(page).last_access;
+  }
+}
+
 TEST_CASE("rebuild: the order of eviction follows the age of the blobs") {
   EngineBench bench;
   bench.start(ColdStartMode::clear);

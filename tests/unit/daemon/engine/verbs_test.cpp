@@ -105,13 +105,13 @@ TEST_CASE("stats: a frame that two leases hold counts once") {
 }
 
 TEST_CASE("slot order: a part older than many goes where the bounded look ends") {
-  constexpr std::uint32_t kSlots = 200;
+  constexpr std::uint32_t kSlots = 400;
   Catalog catalog;
   catalog.add_family(kSlots, 1);
   SlotOrder order;
   SlabHeader header{};
   header.slot_count = kSlots;
-  header.slots_per_step = 50;
+  header.slots_per_step = 100;
   const Slab slab(FileId{1}, header);
   order.add_slab(SlabId{0}, slab);
   const auto add = [&](std::uint32_t number, std::uint64_t access) {
@@ -133,8 +133,8 @@ TEST_CASE("slot order: a part older than many goes where the bounded look ends")
     ++newer;
   }
   CHECK(newer == SlotOrder::kLooksMax);
-  CHECK(order.step_newest(SlabId{0}, 0) == 59);
-  CHECK(order.step_newest(SlabId{0}, 3) == 208);
+  CHECK(order.step_newest(SlabId{0}, 0) == 109);
+  CHECK(order.step_newest(SlabId{0}, 3) == 408);
 }
 
 TEST_CASE("store: the oldest page leaves the disk when its budget is full, whole and in order") {

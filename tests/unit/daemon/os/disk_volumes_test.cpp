@@ -49,6 +49,47 @@ TEST_CASE("an existing file keeps its bytes when its size is set, and never shri
   CHECK(disk->size_bytes(*smaller) == 2 * kFileBytes);
 }
 
+TEST_CASE("a sparse file has data where it was written, and none where that was punched") {
+  const TempDir dir;
+  const auto disk = make_backend("threads", dir.str());
+  const FileId file = open_sparse(*disk);
+  const auto empty = disk->next_data(file, 0);
+  REQUIRE(empty);
+  CHECK_FALSE(empty->has_value());
+
+  REQUIRE(disk->allocate_now(file, 0, 1U << 20));
+  REQUIRE(disk->write_now(file, 1U << 20, Blocks(kBlockBytes, 7).span()));
+  REQUIRE(disk->write_now(file, 3U << 20, Blocks(kBlockBytes, 8).span()));
+  const auto first = disk->next_data(file, 4096);
+  REQUIRE(first);
+  REQUIRE(first->has_value());
+  CHECK(**first <= 1U << 20);  // space without data may be passed over, never data
+
+  REQUIRE(disk->punch_now(file, 1U << 20, 1U << 20));
+  const auto second = disk->next_data(file, 1U << 20);
+  REQUIRE(second);
+  CHECK(*second == std::optional<std::uint64_t>(3U << 20));
+  const Blocks target(kBlockBytes, 9);
+  REQUIRE(disk->read_now(file, 1U << 20, target.span()));
+  CHECK(target.filled_with(0));
+
+  REQUIRE(disk->punch_now(file, 3U << 20, 1U << 20));
+  const auto none = disk->next_data(file, 1U << 20);
+  REQUIRE(none);
+  CHECK_FALSE(none->has_value());
+  CHECK(disk->size_bytes(file) == kFileBytes);
+}
+
+TEST_CASE("space that was allocated takes writes, and more than there is says so") {
+  const TempDir dir;
+  const auto disk = make_backend("threads", dir.str());
+  const FileId file = open_sparse(*disk);
+  CHECK(disk->allocate_now(file, 0, kFileBytes));
+  const auto refused = disk->allocate_now(file, 0, 1ULL << 50);
+  REQUIRE_FALSE(refused);
+  CHECK((refused.error().code == Code::no_space || refused.error().code == Code::io_error));
+}
+
 TEST_CASE("files of one name on several volumes are several files") {
   const auto backend = GENERATE(from_range(backends()));
   CAPTURE(backend);
