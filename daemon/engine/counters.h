@@ -27,6 +27,7 @@ namespace hc {
   X(spill_failures, "parts that could not be written to a slot")                             \
   X(parts_held_back, "parts that the spill policy kept in memory alone when they were stored")  \
   X(parts_dropped_unspilled, "parts dropped from memory that the disk does not hold")        \
+  X(flush_failures, "flushes of a slab that failed, late ones too")                          \
   X(spills_repeated, "parts written again because a flush had failed")                       \
   X(io_errors, "disk requests that a device refused")                                        \
   X(io_timeouts, "disk requests that a device did not answer in time")                       \

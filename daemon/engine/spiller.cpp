@@ -203,6 +203,7 @@ void Spiller::write(PartRef ref, SlotId slot, Generation generation) {
 void Spiller::note_flush(SlabId slab, bool failed) {
   Lane& at = lane(slab);
   at.flush_failures += failed ? 1U : 0U;
+  works_.core.counters.flush_failures += failed ? 1U : 0U;
   if (at.legacy == Legacy::unknown) {
     at.legacy = failed ? Legacy::lost : Legacy::flushed;
   }

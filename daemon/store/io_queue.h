@@ -126,7 +126,7 @@ class IoQueue {
   }
   // Jobs that have had their notice and not yet ended.
   std::uint32_t overdue() const { return overdue_; }
-  // Jobs that had their notice, or whose failure is the volume's and not their own, since the start.
+  // Jobs that had their notice, or whose failure is the volume's and not their own.
   std::uint64_t unanswered() const { return unanswered_; }
   std::uint16_t volume_count() const { return static_cast<std::uint16_t>(lanes_.size()); }
   const VolumeHealth& health(std::uint16_t volume) const { return lanes_[volume].health; }

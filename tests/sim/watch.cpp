@@ -84,7 +84,7 @@ void Watch::take_snapshot() {
   spill_failures_ = core.counters.spill_failures;
   steps_failed_ = core.counters.steps_failed;
   unreachable_ = core.counters.parts_unreachable;
-  commit_failures_ = core.counters.commit_failures;
+  commit_failures_ = commits_failed(core.counters);
 }
 
 // Written by an earlier run, and not durable when that was killed: a write that was not finished,
@@ -205,7 +205,7 @@ void Watch::check_lost_part(PageId id, std::uint32_t part, bool page_gone) {
     return;
   }
   const bool flush_failed =
-      core.counters.commit_failures != commit_failures_ ||
+      commits_failed(core.counters) != commit_failures_ ||
       world_.disk.file(slab.file())->flush_lost(offset / kBlockBytes,
                                                 slab.header().slot_bytes / kBlockBytes);
   if (was.l3 == L3State::written && flush_failed) {

@@ -120,6 +120,9 @@ class Watch {
   std::vector<std::vector<StepState>> steps_;  // by slab
   bool lowered_ = false;            // a start found more than the budget of this life
   std::uint64_t sequence_ = 0;      // of the model, at the last look
+  static std::uint64_t commits_failed(const Counters& counters) {
+    return counters.commit_failures + counters.flush_failures;
+  }
   std::uint64_t commit_failures_ = 0;
   std::uint64_t evictions_ = 0;
   std::uint64_t spill_failures_ = 0;

@@ -120,7 +120,7 @@ void Watch::check_reserve() {
   adopted_ = core.counters.slots_adopted;
   const bool failing = rebuilt || world_.engine->index_failed() ||
                        world_.engine->scanning_behind() ||
-                       core.counters.commit_failures != commit_failures_;
+                       commits_failed(core.counters) != commit_failures_;
   for (std::uint16_t id = 0; id < core.slot_order.slab_count() && id < slots_.size(); ++id) {
     const Slab& slab = core.spaces->slabs().slab(SlabId{id});
     const std::uint32_t usable = slab.usable_count();
@@ -183,7 +183,7 @@ void Watch::check_lost_dirty(PageId id, std::uint32_t part, bool page_gone) {
   const std::uint32_t page = world_.scenario.universe.find(seen.hash);
   const bool evicted = page_gone && counters.pages_evicted_l3 != evictions_;
   const bool failed = counters.spill_failures != spill_failures_ ||
-                      counters.commit_failures != commit_failures_;
+                      commits_failed(counters) != commit_failures_;
   if (world_.scenario.options.spill.policy == SpillPolicy::write_back && !evicted && !failed &&
       world_.model.at(version, page).gone <= sequence_) {
     world_.trace.add("dirty part lost", version, page, part);

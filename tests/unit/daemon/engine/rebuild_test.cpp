@@ -2,6 +2,8 @@
 // rebuild_test: an index that is lost, damaged or old is completed from the slots.
 // daemon/engine/rebuild.cpp, daemon/engine/recovery_marks.cpp, daemon/engine/side_notes.cpp,
 // daemon/engine/group_commit_failure.cpp, daemon/engine/engine_start.cpp
+#include <numeric>
+
 #include "unit/daemon/engine/rebuild_bench.h"
 
 namespace hc::test {
@@ -316,7 +318,9 @@ TEST_CASE("rebuild: the order of eviction is that of the last accesses, whatever
   BenchRank rank = bench.attach(0);
   const auto store_all = [&](std::uint32_t first, std::uint32_t last) {
     for (std::uint32_t page = first; page <= last; page += 8) {
-      bench.store(rank, {page, page + 1, page + 2, page + 3, page + 4, page + 5, page + 6, page + 7});
+      std::vector<std::uint32_t> pages(8);
+      std::iota(pages.begin(), pages.end(), page);
+      bench.store(rank, pages);
     }
   };
   store_all(1, 120);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // silent_disk_test: a device that does not answer, or says no to everything: whoever waits is told,
 // memory and slots stay where the device may still reach them, and all is well when it comes back.
+// Covers group_commit_flush.
 #include <cerrno>
 
 #include "unit/daemon/engine/rebuild_bench.h"
@@ -193,6 +194,31 @@ TEST_CASE("a note of the commit that is not answered fails the group, and the ne
   bench.rank = bench.attach(0);
   CHECK(bench.load(bench.rank, 2) == 1U);  // from disk
   CHECK_FALSE(bench.is_there(bench.rank, 1));
+}
+
+TEST_CASE("a flush that fails after its time was up is a failure of what was written meanwhile") {
+  Bench bench;
+  bench.fill(bench.rank, 0, 1);
+  const std::uint16_t stored =
+      bench.submit(bench.rank, {.verb = Verb::store, .pages = {1}, .ack = Ack::durable});
+  run_until_written(bench, 1);
+  REQUIRE(bench.engine->core().superblock->is_durable());
+  sim::FaultPlan plan;
+  plan.sync_error = 10'000;
+  bench.disk.set_plan(plan);
+  bench.disk.hold_volume(0, true);
+  bench.run_until([&] { return bench.counters().flush_failures == 1; });
+  CHECK(bench.finish(stored).entry.code == code(Code::io_error));
+
+  bench.disk.hold_volume(0, false);
+  bench.run_until([&] { return bench.counters().flush_failures == 2; });
+  bench.disk.set_plan({});
+  bench.store(bench.rank, {1, 2});
+  bench.kill(sim::Crash::power);
+  bench.start(ColdStartMode::load);
+  bench.rank = bench.attach(0);
+  CHECK(bench.load_all(bench.rank, {1, 2}) == Code::ok);
+  CHECK(bench.laws.count() == 0);
 }
 
 TEST_CASE("a rebuild waits for a device that says no to everything, and costs one slot at most") {
