@@ -18,13 +18,13 @@ namespace hc::test {
 inline constexpr Keys kLeased{0, 8, 0};      // under a lease: no eviction takes them
 inline constexpr Keys kFreed{50, 4, 16};
 inline constexpr Keys kDamaged{60, 1, 24};
-inline constexpr Keys kChurn{100, 100, 0};   // more than L3 takes
+inline constexpr Keys kChurn{100, 96, 0};   // more than L3 takes
 inline constexpr Keys kAfterClear{300, 6, 0};
 inline constexpr Keys kAfterStart{400, 4, 0};
 inline constexpr Keys kAtTheEnd{500, 8, 0};
 inline constexpr Keys kLeasedOther{600, 2, 0};  // of the other family
 inline constexpr Keys kOther{610, 4, 0};
-inline constexpr std::uint32_t kBatch = 4;
+inline constexpr std::uint32_t kBatch = 8;
 inline constexpr const char* kOtherWeights = "B";
 
 struct FailpointPlan {
