@@ -329,7 +329,7 @@ typedef struct hicache_stats {
   uint32_t reserved;
   uint64_t pages, resident_parts, written_parts, durable_parts;
   uint64_t frames_total, frames_free, frames_leased;
-  uint64_t slots_total, slots_free;
+  uint64_t slots_total, slots_free; /* that have their space on the disk now */
   uint64_t oldest_undurable_ms;
   uint64_t hits_l2, hits_l3, misses, stored, evicted_l2, evicted_l3;
   uint64_t verify_failures, commits;

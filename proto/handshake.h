@@ -149,7 +149,7 @@ struct StatsReply {
   std::uint64_t frames_total;
   std::uint64_t frames_free;
   std::uint64_t frames_leased;
-  std::uint64_t slots_total;
+  std::uint64_t slots_total;        // that have their space now
   std::uint64_t slots_free;
   std::uint64_t oldest_undurable_ms;
   std::uint64_t hits_l2;            // pages

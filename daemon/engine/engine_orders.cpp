@@ -119,7 +119,7 @@ StatsReply Engine::stats() {
   std::uint64_t stored = 0;
   for (std::uint16_t id = 0; id < slabs_->count(); ++id) {
     const Slab& slab = slabs_->slab(SlabId{id});
-    out.slots_total += slab.slot_count();
+    out.slots_total += slab.slots_present();
     out.slots_free += slab.free_count();
     stored += core_->slot_order.order(SlabId{id}).size();
   }

@@ -39,8 +39,11 @@ Spiller::Room Spiller::room_of(SlabId id) const {
 
 bool Spiller::takes_parts(SlabId id) const {
   const Slab& slab = works_.core.spaces->slabs().slab(id);
-  return !works_.core.io.refuses(IoKind::write_blob, slab.volume()) &&
-         (slab.free_count() > 0 || !works_.steps.is_stalled(id));
+  if (works_.core.io.refuses(IoKind::write_blob, slab.volume())) {
+    return false;
+  }
+  const bool gets_none = slab.usable_count() == 0 && works_.steps.is_disk_full(id);
+  return slab.free_count() > 0 || !(gets_none || works_.steps.is_stalled(id));
 }
 
 // A volume that has failed, or has no slot and gets none, gets nothing while others take it.
@@ -115,7 +118,7 @@ StepMover::Steal Spiller::make_room(SlabId slab_id, const Room& room) {
   std::uint32_t slot = order.oldest();
   for (int looks = 0; looks < kEvictLooksMax && slab.live_count() >= room.live_max; ++looks) {
     if (slot == kNone32) {
-      return StepMover::Steal::none;
+      break;
     }
     const std::uint32_t newer = order.newer_than(slot);
     const PageId page = core.catalog->page_of(core.slot_order.owner(slab_id, slot));
@@ -137,7 +140,10 @@ StepMover::Steal Spiller::make_room(SlabId slab_id, const Room& room) {
       slot = order.oldest();  // the page had two slots in this slab's order
     }
   }
-  return StepMover::Steal::none;
+  // Whatever it has is in use, and so as new as can be: the store would fail for want of a slot.
+  const bool stuck = slab.free_count() == 0 && slab.limbo_count() == 0 &&
+                     slab.live_count() >= room.live_max;
+  return stuck ? works_.steps.steal(slab_id, core.catalog->clock()) : StepMover::Steal::none;
 }
 
 bool Spiller::evict_oldest(const Family& family) {

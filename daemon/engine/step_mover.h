@@ -50,6 +50,8 @@ class StepMover {
   // Whatever the slab asked for would not come now: the device has not answered for a step in time,
   // or said no. Nothing is evicted for that.
   bool is_stalled(SlabId slab) const;
+  // The disk had no room for a step a moment ago, whatever the budget says.
+  bool is_disk_full(SlabId slab) const;
 
   void turn();
   void on_event(const IoEvent& event);

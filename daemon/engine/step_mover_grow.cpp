@@ -23,6 +23,11 @@ bool StepMover::is_stalled(SlabId slab) const {
          (at->grow.overdue || (at->refused && works_.core.now < at->grow_not_before));
 }
 
+bool StepMover::is_disk_full(SlabId slab) const {
+  const Volume* at = find(works_.core.spaces->slabs().slab(slab).volume());
+  return at != nullptr && !at->refused && works_.core.now < at->grow_not_before;
+}
+
 std::uint32_t StepMover::slots_to_come(SlabId id) const {
   const SlabSet& slabs = works_.core.spaces->slabs();
   const Slab& slab = slabs.slab(id);

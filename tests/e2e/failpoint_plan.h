@@ -18,11 +18,14 @@ namespace hc::test {
 inline constexpr Keys kLeased{0, 8, 0};      // under a lease: no eviction takes them
 inline constexpr Keys kFreed{50, 4, 16};
 inline constexpr Keys kDamaged{60, 1, 24};
-inline constexpr Keys kChurn{100, 100, 0};   // more than L3 takes
+inline constexpr Keys kChurn{100, 96, 0};   // more than L3 takes
 inline constexpr Keys kAfterClear{300, 6, 0};
 inline constexpr Keys kAfterStart{400, 4, 0};
 inline constexpr Keys kAtTheEnd{500, 8, 0};
-inline constexpr std::uint32_t kBatch = 4;
+inline constexpr Keys kLeasedOther{600, 2, 0};  // of the other family
+inline constexpr Keys kOther{610, 4, 0};
+inline constexpr std::uint32_t kBatch = 8;
+inline constexpr const char* kOtherWeights = "B";
 
 struct FailpointPlan {
   std::string name;
@@ -66,7 +69,7 @@ inline std::vector<std::string> part_of(const std::vector<std::string>& names,
 // Those that HC_FAILPOINT_FAILS passes, but superblock_written_now: a daemon that can't write its
 // superblock does not start, which start_stop_test shows.
 inline const std::set<std::string> kCanFail = {
-    "slab_header_written", "spill_write_done", "commit_slab_flushed",
-    "index_batch_taken",   "reload_read_done", "forget_wiped"};
+    "slab_header_written", "spill_write_done", "commit_slab_flushed", "index_batch_taken",
+    "reload_read_done",    "forget_wiped",     "step_allocated",      "step_punched"};
 
 }  // namespace hc::test

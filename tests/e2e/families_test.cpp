@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // families_test: several models and several volumes on one daemon, with real processes and files.
-#include <sys/stat.h>
-
 #include <filesystem>
 #include <string>
 
 #include "e2e/daemon_process.h"
 #include "e2e/rank.h"
+#include "e2e/store_audit.h"
 #include "support/catch.h"
 
 namespace hc::test {
@@ -22,19 +21,6 @@ RankOptions rank_of(const DaemonProcess& daemon, std::uint32_t payload_bytes) {
   options.payload_bytes = payload_bytes;
   options.rows = 32;
   return options;
-}
-
-// What the slab files of a folder take on the disk, whatever their length.
-std::uint64_t slab_bytes(const std::string& folder) {
-  std::uint64_t bytes = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    struct stat info {};
-    if (entry.path().filename().string().rfind("slab", 0) == 0 &&
-        ::stat(entry.path().c_str(), &info) == 0) {
-      bytes += static_cast<std::uint64_t>(info.st_blocks) * 512;
-    }
-  }
-  return bytes;
 }
 
 void store(Rank& rank, std::uint64_t first, std::uint64_t last) {
@@ -97,14 +83,14 @@ TEST_CASE("a busy model takes steps of an idle one, and the files stay within th
     Rank small(rank_of(daemon, kSmall));
     REQUIRE(small.open() == HICACHE_OK);
     store(small, 1, 600);
-    CHECK(slab_bytes(daemon.volume()) <= options.l3_bytes);
+    CHECK(slab_bytes_on_disk(daemon.volume()) <= options.l3_bytes);
   }
 
   Rank large(rank_of(daemon, kLarge));
   REQUIRE(large.open() == HICACHE_OK);
   for (std::uint64_t page = 1; page <= 160; page += 8) {
     store(large, page, page);
-    CHECK(slab_bytes(daemon.volume()) <= options.l3_bytes);
+    CHECK(slab_bytes_on_disk(daemon.volume()) <= options.l3_bytes);
   }
 
   CHECK(hits(large, 121, 160) == 40);
@@ -122,7 +108,7 @@ TEST_CASE("a budget lowered below use is said in one line and kept, by the oldes
     store(rank, 1, 504);
   }
   REQUIRE(daemon.stop() == 0);
-  REQUIRE(slab_bytes(daemon.volume()) > 10U << 20);
+  REQUIRE(slab_bytes_on_disk(daemon.volume()) > 10U << 20);
   daemon.options().l3_bytes = 10U << 20;
 
   daemon.start("load");
@@ -131,10 +117,10 @@ TEST_CASE("a budget lowered below use is said in one line and kept, by the oldes
   REQUIRE(rank.open() == HICACHE_OK);
   // Each of these is a commit; a step that gives way needs one.
   std::uint64_t page = 1001;
-  while (slab_bytes(daemon.volume()) > daemon.options().l3_bytes && page < 1400) {
+  while (slab_bytes_on_disk(daemon.volume()) > daemon.options().l3_bytes && page < 1400) {
     REQUIRE(rank.store({page++, 1, 0}, HICACHE_ACK_DURABLE).code == HICACHE_OK);
   }
-  CHECK(slab_bytes(daemon.volume()) <= daemon.options().l3_bytes);
+  CHECK(slab_bytes_on_disk(daemon.volume()) <= daemon.options().l3_bytes);
   CHECK(daemon.log().find("warn l3.over_budget") != std::string::npos);
   CHECK(hits(rank, 497, 504) == 8);
   CHECK(hits(rank, 1, 8) == 0);
@@ -151,8 +137,8 @@ TEST_CASE("pages spread over volumes; a missing one is refused by name, or dropp
     store(rank, 1, 80);
   }
   REQUIRE(daemon.stop() == 0);
-  CHECK(slab_bytes(daemon.volume(0)) > 0);
-  CHECK(slab_bytes(daemon.volume(1)) > 0);
+  CHECK(slab_bytes_on_disk(daemon.volume(0)) > 0);
+  CHECK(slab_bytes_on_disk(daemon.volume(1)) > 0);
   daemon.start("load");
   {
     Rank rank(rank_of(daemon, kSmall));

@@ -3,6 +3,7 @@
 #include "e2e/store_audit.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -36,14 +37,21 @@ bool read_at(const std::string& path, std::uint64_t offset, std::span<std::uint8
                    static_cast<ssize_t>(out.size());
 }
 
+// Whether the file has space in this range; a file system that can't say claims it.
+bool has_space(const std::string& path, std::uint64_t offset, std::uint64_t bytes) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const off_t data = fd ? ::lseek(fd.get(), static_cast<off_t>(offset), SEEK_DATA) : -1;
+  return data >= 0 && static_cast<std::uint64_t>(data) < offset + bytes;
+}
+
 class Auditor {
  public:
-  explicit Auditor(std::string volume) : volume_(std::move(volume)) {}
+  explicit Auditor(std::vector<std::string> volumes) : volumes_(std::move(volumes)) {}
 
   // False: there is no store yet, or no index of this epoch.
   bool open() {
     std::vector<std::uint8_t> copies(kSuperblockCopies * kSuperblockCopyBytes);
-    if (!read_at(volume_ + "/superblock", 0, copies)) {
+    if (!read_at(volumes_.front() + "/superblock", 0, copies)) {
       return false;
     }
     auto superblock = parse_superblock(copies);
@@ -52,8 +60,10 @@ class Auditor {
       return fail_if(superblock.error().code != Code::not_found, "the superblock is not readable");
     }
     superblock_ = *superblock;
-    read_slabs();
-    const std::string path = volume_ + "/index.lmdb";
+    for (const std::string& volume : volumes_) {
+      read_slabs(volume);
+    }
+    const std::string path = volumes_.front() + "/index.lmdb";
     if (!std::filesystem::exists(path)) {
       return false;
     }
@@ -109,8 +119,11 @@ class Auditor {
     return false;
   }
 
-  void read_slabs() {
-    for (const auto& entry : std::filesystem::directory_iterator(volume_)) {
+  void read_slabs(const std::string& volume) {
+    if (!std::filesystem::exists(volume)) {
+      return;
+    }
+    for (const auto& entry : std::filesystem::directory_iterator(volume)) {
       if (entry.path().filename().string().rfind("slab-", 0) != 0) {
         continue;
       }
@@ -129,7 +142,7 @@ class Auditor {
     const auto space = families_.find(row.space.value);
     for (const SlabFile& slab : slabs_) {
       if (space != families_.end() && slab.header.kind == part.kind &&
-          slab.header.shard == part.shard &&
+          slab.header.shard == part.shard && slab.header.volume == part.volume &&
           slab.header.family == make_family_id(space->second.descriptor)) {
         return &slab;
       }
@@ -183,6 +196,11 @@ class Auditor {
     const BlobVerdict verdict = judge_block(row, part, slab, block, 0);
     const bool cleared = verdict == BlobVerdict::bad_header_crc &&
                          judge_block(row, part, slab, block, 1) == BlobVerdict::good;
+    // A wiped slot still has its payload, and the space of it.
+    const std::uint64_t payload =
+        slab.header.first_slot_offset + part.slot * slab.header.slot_bytes + kBlockBytes;
+    fail_if(!has_space(slab.path, payload, slab.header.payload_bytes),
+            name + ": its slot has no space");
     if (verdict == BlobVerdict::good) {
       ++audit_.live;
     } else if (verdict == BlobVerdict::unwritten || cleared) {
@@ -192,7 +210,7 @@ class Auditor {
     }
   }
 
-  std::string volume_;
+  std::vector<std::string> volumes_;
   StoreAudit audit_;
   Superblock superblock_{};
   std::optional<LmdbEnv> env_;
@@ -203,16 +221,16 @@ class Auditor {
 
 }  // namespace
 
-StoreAudit audit_store(const std::string& volume) {
-  Auditor auditor(volume);
+StoreAudit audit_store(const std::vector<std::string>& volumes) {
+  Auditor auditor(volumes);
   if (auditor.open()) {
     auditor.read_rows();
   }
   return auditor.take();
 }
 
-bool damage_payload(const std::string& volume, std::uint64_t page) {
-  Auditor auditor(volume);
+bool damage_payload(const std::vector<std::string>& volumes, std::uint64_t page) {
+  Auditor auditor(volumes);
   PageHash hash;
   const auto key = page_key(page);
   std::memcpy(hash.bytes.data(), key.data(), key.size());
@@ -231,6 +249,18 @@ bool damage_payload(const std::string& volume, std::uint64_t page) {
   }
   byte ^= 0x10;
   return ::pwrite(fd.get(), &byte, 1, at) == 1 && ::fsync(fd.get()) == 0;
+}
+
+std::uint64_t slab_bytes_on_disk(const std::string& volume) {
+  std::uint64_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(volume)) {
+    struct stat info {};
+    if (entry.path().filename().string().rfind("slab", 0) == 0 &&
+        ::stat(entry.path().c_str(), &info) == 0) {
+      bytes += static_cast<std::uint64_t>(info.st_blocks) * 512;
+    }
+  }
+  return bytes;
 }
 
 }  // namespace hc::test

@@ -3,7 +3,7 @@
 //
 // At any moment of any daemon, killed or stopped: no slot is named by two rows, and the slot that a
 // committed row names holds that row's blob or a wiped header, never another page's. After a
-// clean stop every row names a live blob.
+// clean stop every row names a live blob. The slot of a row has its space on the disk.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,13 @@ struct StoreAudit {
   std::vector<std::string> findings;
 };
 
-StoreAudit audit_store(const std::string& volume);
+// The folders of the volumes, in their order.
+StoreAudit audit_store(const std::vector<std::string>& volumes);
 
 // Turns over a bit in the payload of a stored page. False: no row names it.
-bool damage_payload(const std::string& volume, std::uint64_t page);
+bool damage_payload(const std::vector<std::string>& volumes, std::uint64_t page);
+
+// What the slab files of a folder take on the disk, whatever their length.
+std::uint64_t slab_bytes_on_disk(const std::string& volume);
 
 }  // namespace hc::test

@@ -189,6 +189,22 @@ TEST_CASE("steps: a leased page keeps its step, whoever needs room") {
   CHECK(bench.slab_of(0).step_state(bench.slab_of(0).step_of(slot)) == StepState::open);
 }
 
+TEST_CASE("steps: a slab whose pages are all leased gets the old steps of another family") {
+  TwoFamilies bench;
+  bench.serve();
+  BenchRank first = bench.attach_space(first_space(), 0);
+  bench.store_each(first, 1, 40);
+  BenchRank second = bench.attach_space(other_space(), 0);
+
+  for (std::uint32_t number = 1; number <= 6; ++number) {
+    bench.store_each(second, number, number);
+    REQUIRE(bench.run(second, {.verb = Verb::reload, .pages = {number}}).entry.code == 0);
+  }
+
+  CHECK(bench.counters().spill_failures == 0);
+  CHECK(bench.stored_of(second, 1, 6) == 6);
+}
+
 TEST_CASE("steps: a disk that is full is told once, and what there is goes on to serve") {
   TwoFamilies bench;
   bench.serve();
@@ -282,6 +298,25 @@ TEST_CASE("volumes: when all are full the oldest page of all goes") {
 
   CHECK(bench.stored_of(rank, 25, 40) == 16);
   CHECK(bench.stored_of(rank, 1, 24) == 0);
+}
+
+TEST_CASE("volumes: one whose disk is full draws no page while others can evict for it") {
+  TwoFamilies bench(8);
+  const std::uint64_t bytes = bench.options.spaces.l3_bytes;
+  bench.options.spaces.volume_bytes = {bytes, bytes};
+  bench.serve();
+  BenchRank rank = bench.attach_space(first_space(), 0);
+  sim::FaultPlan plan;
+  plan.write_no_space = 10'000;
+  bench.disk.set_plan(plan);
+  bench.fill(rank, 0, 1);
+  (void)bench.run(rank, {.verb = Verb::store, .pages = {1}, .ack = Ack::durable});
+  REQUIRE(bench.counters().steps_failed == 1);
+  bench.disk.set_plan({});
+
+  bench.store_each(rank, 2, 30);
+
+  CHECK(bench.stored_of(rank, 30, 30) == 1);
 }
 
 }  // namespace
