@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -63,6 +64,10 @@ class SimDisk final : public Disk {
   std::uint32_t in_flight() const override { return static_cast<std::uint32_t>(pending_.size()); }
 
   // The other side of the seam.
+  bool has_in_flight(DiskOp op) const {
+    return std::any_of(pending_.begin(), pending_.end(),
+                       [op](const Pending& pending) { return pending.request.op == op; });
+  }
   void set_plan(const FaultPlan& plan) { plan_ = plan; }
   void set_volumes(std::uint16_t count) { volumes_ = count; }
   // A volume that answers nothing, or every request of a kind with this error (0: well).
