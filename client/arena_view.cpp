@@ -57,6 +57,7 @@ Result<void> ArenaView::add(const ArenaInfo& info, UniqueFd fd) {
   HC_TRY(file);
   RegionOptions options;
   options.size_bytes = bytes;
+  options.hint_huge_pages = true;
   auto region = Region::map(file->fd(), options);
   HC_TRY(region);
   arenas.insert(after, Arena{info, std::move(*region)});

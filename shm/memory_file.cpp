@@ -29,7 +29,6 @@ namespace hc {
 namespace {
 
 constexpr std::uint64_t kPageBytes = 4096;
-constexpr std::uint64_t kHugePageBytes = 2ULL << 20;
 // The kernel undoes an interrupted allocation, so one signal must not cost more than a piece.
 constexpr std::uint64_t kCommitPieceBytes = 64ULL << 20;
 

@@ -19,6 +19,8 @@
 
 namespace hc {
 
+inline constexpr std::uint64_t kHugePageBytes = 2ULL << 20;
+
 struct MemoryFileOptions {
   // Ask for hugetlb pages, committed at once. Without enough of them the file falls back to
   // ordinary pages: see MemoryFile::huge_pages().

@@ -96,6 +96,64 @@ Result<std::uint64_t> mapped_bytes(int fd, const RegionOptions& options) {
   return round_up(options.size_bytes, page_bytes);
 }
 
+// Room for a mapping that can have huge pages: its address is as far into one as its offset is into
+// the file. The kernel puts a memory file anywhere. Reserved, so that nobody else takes it before
+// the file is mapped over it; given back if it is not.
+class HugePlace {
+ public:
+  // Null address: a mapping that wants no such place, or no room for one; any place will do.
+  static HugePlace reserve(const RegionOptions& options, std::uint64_t length) {
+    HugePlace place;
+    const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    if (!options.hint_huge_pages || length < kHugePageBytes ||
+        options.offset_bytes % page_bytes != 0) {
+      return place;
+    }
+    length = round_up(length, page_bytes);
+    void* const whole = ::mmap(nullptr, length + kHugePageBytes, PROT_NONE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (whole == MAP_FAILED) {
+      return place;
+    }
+    const std::uint64_t into_page = options.offset_bytes % kHugePageBytes;
+    const auto begin = reinterpret_cast<std::uintptr_t>(whole);
+    const std::uint64_t before =
+        (into_page + kHugePageBytes - begin % kHugePageBytes) % kHugePageBytes;
+    auto* const address = static_cast<std::uint8_t*>(whole) + before;
+    drop(whole, before);
+    drop(address + length, kHugePageBytes - before);
+    place.address_ = address;
+    place.length_ = length;
+    return place;
+  }
+
+  HugePlace(HugePlace&& other) noexcept
+      : address_(std::exchange(other.address_, nullptr)), length_(other.length_) {}
+  HugePlace& operator=(HugePlace&&) = delete;
+  ~HugePlace() {
+    if (address_ != nullptr) {
+      drop(address_, length_);
+    }
+  }
+
+  void* address() const { return address_; }
+  ipc::map_options_t map_options() const {
+    return address_ == nullptr ? ipc::default_map_options : MAP_FIXED;
+  }
+  void taken() { address_ = nullptr; }
+
+ private:
+  HugePlace() = default;
+  static void drop(void* begin, std::uint64_t length) {
+    if (length > 0) {
+      HC_CHECK(::munmap(begin, length) == 0);
+    }
+  }
+
+  void* address_ = nullptr;
+  std::uint64_t length_ = 0;
+};
+
 // Advice works on whole pages, so the range is widened to them. Returns 0 or an errno.
 int advise(std::span<std::uint8_t> bytes, const RegionOptions& options) {
   const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
@@ -173,9 +231,12 @@ Result<Region> Region::map(int fd, const RegionOptions& options) {
       return Region(std::move(mapping), options);
     }
 #endif
+    HugePlace place = HugePlace::reserve(options, *length);
     mapping->region = ipc::mapped_region(
         MappingHandle(fd, options.read_only), options.read_only ? ipc::read_only : ipc::read_write,
-        static_cast<ipc::offset_t>(options.offset_bytes), static_cast<std::size_t>(*length));
+        static_cast<ipc::offset_t>(options.offset_bytes), static_cast<std::size_t>(*length),
+        place.address(), place.map_options());
+    place.taken();
     mapping->place = mapping->region.get_address();
 #ifdef HC_ONE_MAPPING
     static_cast<void>(new ipc::mapped_region(std::move(mapping->region)));

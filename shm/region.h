@@ -23,7 +23,8 @@ struct RegionOptions {
   bool read_only = true;
   bool keep_from_fork = true;    // A forked child (Python engines fork) does not inherit it.
   bool keep_from_dump = true;    // Payload is not written to core dumps.
-  bool hint_huge_pages = false;  // Transparent huge pages where the system offers them.
+  // Transparent huge pages where the system offers them, at an address where they can be.
+  bool hint_huge_pages = false;
 };
 
 class [[nodiscard]] Region {

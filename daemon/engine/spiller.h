@@ -84,6 +84,7 @@ class Spiller {
   bool takes_parts(SlabId slab) const;
   SlabId choose_slab(PartRef ref);
   Step start_front(std::deque<PartRef>& queue);
+  bool epoch_is_durable(PartRef ref) const;
   Step without_slot(PartRef ref, StepMover::Steal steal);
   bool is_unsettled(SlabId slab, std::uint32_t slot) const;
   StepMover::Steal make_room(SlabId slab_id, const Room& room);

@@ -95,7 +95,7 @@ Result<void> ArenaSet::add_kind(const KindFrames& spec, std::uint64_t first_gene
     RegionOptions map;
     map.size_bytes = size;
     map.read_only = false;
-    map.hint_huge_pages = options.try_huge_pages;
+    map.hint_huge_pages = true;
     auto region = Region::map(file->fd(), map);
     HC_TRY(region);
     HC_TRY_VOID(commit(*file, *region, options));

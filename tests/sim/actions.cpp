@@ -54,6 +54,7 @@ void Driver::act() {
       const std::uint64_t burst = world_.prng.one_in(8) ? world_.prng.between(2, 12) : 1;
       for (std::uint64_t i = 0; i < burst; ++i) {
         submit_random(*number);
+        watch_.observe();  // it knows how many new pages one operation can bring
       }
     } else {
       attach_some();
@@ -101,6 +102,7 @@ void Driver::act_rivals() {
       if (clients_.submit(number, draft)) {
         rivals.push_back(number);
       }
+      watch_.observe();
     }
   }
   watch_.observe();

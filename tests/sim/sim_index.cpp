@@ -2,6 +2,8 @@
 // sim_index: committed rows in a map, one batch in flight.
 #include "tests/sim/sim_index.h"
 
+#include <algorithm>
+
 namespace hc::sim {
 
 SimIndex::SimIndex(SimClock& clock, Trace& trace, Laws& laws, Prng prng)
@@ -200,16 +202,17 @@ bool SimIndex::names(const SlabHeader& slab, std::uint32_t slot) {
     if (damaged_.count(key) != 0) {
       continue;
     }
+    const auto named = std::find_if(row.parts.begin(), row.parts.end(), [&](const auto& part) {
+      return part.kind == slab.kind && part.shard == slab.shard && part.volume == slab.volume &&
+             part.slot == slot;
+    });
     const auto space = spaces_.find(key.first);
-    if (space == spaces_.end() || make_family_id(space->second.descriptor) != slab.family) {
+    if (named == row.parts.end() || space == spaces_.end()) {
       continue;
     }
-    for (const IndexRowPart& part : row.parts) {
-      if (part.kind == slab.kind && part.shard == slab.shard && part.volume == slab.volume &&
-          part.slot == slot) {
-        trace_.add("named by", key.first, key.second.word(0), part.generation);
-        return true;
-      }
+    if (make_family_id(space->second.descriptor) == slab.family) {  // dear, so asked last
+      trace_.add("named by", key.first, key.second.word(0), named->generation);
+      return true;
     }
   }
   return false;

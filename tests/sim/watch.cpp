@@ -28,8 +28,10 @@ void Watch::observe() {
     if (pages_.size() == catalog.pages_max()) {
       check_slots();
       for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
-        check_page(PageId{id});
-        check_settled(PageId{id});
+        if (pages_[id].in_use || catalog.page(PageId{id}).in_use) {
+          check_page(PageId{id});
+          check_settled(PageId{id});
+        }
       }
       check_reserve();
     }
@@ -45,20 +47,10 @@ void Watch::take_snapshot() {
   pages_.resize(catalog.pages_max());
   parts_.resize(catalog.parts_max());
   for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
-    const Page& page = catalog.page(PageId{id});
-    pages_[id] = {page.hash, page.space, page.last_access, page.in_use && !page.doomed,
-                  page.holds == 0 && page.busy == 0};
-  }
-  for (std::uint32_t ref = 0; ref < catalog.parts_max(); ++ref) {
-    const Part& part = catalog.part(PartRef{ref});
-    const bool unsettled = catalog.unsettled().contains(ref);
-    parts_[ref] = {part.slot,
-                   part.slab,
-                   part.l3,
-                   part.generation,
-                   unsettled ? part.barrier : 0,
-                   catalog.held_back().contains(ref),
-                   part.reading};
+    // Most records are never used: they look as they did.
+    if (pages_[id].in_use || catalog.page(PageId{id}).in_use) {
+      see_page(PageId{id});
+    }
   }
   SlabSet& slabs = core.spaces->slabs();
   slots_.resize(slabs.count());
@@ -66,10 +58,11 @@ void Watch::take_snapshot() {
   usable_.resize(slabs.count());
   for (std::uint16_t id = 0; id < slabs.count(); ++id) {
     const Slab& slab = slabs.slab(SlabId{id});
-    slots_[id].resize(slab.slot_count());
+    const std::uint32_t slot_count = slab.slot_count();
+    slots_[id].resize(slot_count);
     live_[id] = slab.live_count();
     usable_[id] = slab.usable_count();
-    for (std::uint32_t slot = 0; slot < slab.slot_count(); ++slot) {
+    for (std::uint32_t slot = 0; slot < slot_count; ++slot) {
       slots_[id][slot] = {slab.state(SlotId{slot}), slab.generation(SlotId{slot})};
     }
   }
@@ -85,6 +78,29 @@ void Watch::take_snapshot() {
   steps_failed_ = core.counters.steps_failed;
   unreachable_ = core.counters.parts_unreachable;
   commit_failures_ = commits_failed(core.counters);
+}
+
+void Watch::see_page(PageId id) {
+  Catalog& catalog = *world_.core().catalog;
+  const Page& page = catalog.page(id);
+  pages_[id.value] = {page.hash,
+                      page.space,
+                      page.last_access,
+                      page.in_use && !page.doomed,
+                      page.holds == 0 && page.busy == 0,
+                      page.in_use};
+  for (std::uint32_t at = 0; at < catalog.parts_per_page(id); ++at) {
+    const std::uint32_t ref = catalog.ref(id, at).value;
+    const Part& part = catalog.part(PartRef{ref});
+    const bool unsettled = catalog.unsettled().contains(ref);
+    parts_[ref] = {part.slot,
+                   part.slab,
+                   part.l3,
+                   part.generation,
+                   unsettled ? part.barrier : 0,
+                   catalog.held_back().contains(ref),
+                   part.reading};
+  }
 }
 
 // Written by an earlier run, and not durable when that was killed: a write that was not finished,

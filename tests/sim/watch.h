@@ -49,6 +49,7 @@ class Watch {
     std::uint64_t last_access = 0;
     bool linked = false;
     bool idle = false;
+    bool in_use = false;
   };
   struct SeenSlot {
     SlotState state = SlotState::free;
@@ -94,6 +95,7 @@ class Watch {
   bool was_oldest(SlabId slab, PageId page, std::uint32_t part);
   void check_reads();
   void take_snapshot();
+  void see_page(PageId id);
   void walk_frames(Family& family, bool at_rest);
   void walk_slots();
   void walk_slab(SlabId id, const std::vector<std::uint32_t>& owners);

@@ -39,10 +39,13 @@ void Watch::check_steps() {
       const bool gone = steps_[id][step] != StepState::absent && state == StepState::absent;
       world_.tally.steps_moved += gone ? 1U : 0U;
       steps_[id][step] = state;
+      if (state != StepState::absent) {
+        continue;
+      }
       const std::uint32_t first = slab.first_slot(step).value;
-      for (std::uint32_t slot = first; slot < first + slab.slots_of_step(step); ++slot) {
-        const bool reads = slab.pins(SlotId{slot}) > 0;
-        world_.laws.expect(state != StepState::absent || !reads, 3,
+      const std::uint32_t end = first + slab.slots_of_step(step);
+      for (std::uint32_t slot = first; slot < end; ++slot) {
+        world_.laws.expect(slab.pins(SlotId{slot}) == 0, 3,
                            "a step was given back under a reader");
       }
     }
@@ -57,7 +60,8 @@ bool Watch::eviction_was_due(PageId id) {
   const Catalog& catalog = *core.catalog;
   for (std::uint32_t at = 0; at < catalog.parts_per_page(id); ++at) {
     const SeenPart& was = parts_[catalog.ref(id, at).value];
-    if (was.l3 >= L3State::writing) {
+    const bool had_slot = was.l3 >= L3State::writing;
+    if (had_slot) {
       const Slab& slab = core.spaces->slabs().slab(was.slab);
       // Its step gave way: the law of steps is check_steps.
       const bool moved = slab.step_state(slab.step_of(was.slot)) != StepState::open ||
@@ -65,14 +69,14 @@ bool Watch::eviction_was_due(PageId id) {
       if (moved || was_due_in(was.slab, id, at)) {
         return true;
       }
-      continue;
     }
     // A rebuild may have found the part since the last look, or a spill have written it, on any
-    // volume.
+    // volume: also one that was repeated, elsewhere, after a write or flush had failed.
     const Family& family = core.family_of(id);
     for (std::uint16_t volume = 0; volume < family.volume_count(); ++volume) {
       const auto& slab = family.slab(at, volume);
-      const bool had = slab && (core.counters.index_rebuilds > 0 || came_and_went(*slab));
+      const bool had = slab && (came_and_went(*slab) ||
+                                (core.counters.index_rebuilds > 0 && !had_slot));
       if (had && was_due_in(*slab, id, at)) {
         return true;
       }

@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <fstream>
+#include <utility>
 
 #include "support/catch.h"
 #include "support/dies.h"
@@ -21,6 +23,14 @@ Code map_code(int fd, std::uint64_t offset_bytes, std::uint64_t size_bytes) {
   options.size_bytes = size_bytes;
   const auto region = Region::map(fd, options);
   return region ? Code::ok : region.error().code;
+}
+
+// Bytes of address space that this process has mapped, whatever for.
+std::size_t mapped_total() {
+  std::ifstream file("/proc/self/statm");
+  std::size_t pages = 0;
+  file >> pages;
+  return pages * 4096;
 }
 
 }  // namespace
@@ -59,6 +69,29 @@ TEST_CASE("a region keeps its address when it moves and is unmapped with its own
     CHECK(smaps_of(place).find("hicache-test") != std::string::npos);
   }
   CHECK(smaps_of(place).find("hicache-test") == std::string::npos);
+}
+
+TEST_CASE("a mapping that asks for huge pages lies where it can have them, and leaves nothing") {
+  const auto file = make_file(3 * kHugePageBytes + 4096);
+  const auto [offset, size] = GENERATE(
+      std::pair<std::uint64_t, std::uint64_t>{0, 3 * kHugePageBytes + 4096},
+      std::pair<std::uint64_t, std::uint64_t>{4096, 2 * kHugePageBytes},
+      std::pair<std::uint64_t, std::uint64_t>{kHugePageBytes - 4096, kHugePageBytes + 100});
+  constexpr std::size_t kRounds = 64;
+  const std::size_t before = mapped_total();
+  for (std::size_t round = 0; round < kRounds; ++round) {
+    auto region = Region::map(file.fd(), {.offset_bytes = offset,
+                                          .size_bytes = size,
+                                          .read_only = false,
+                                          .hint_huge_pages = true});
+    REQUIRE(region);
+    const auto address = reinterpret_cast<std::uintptr_t>(region->bytes().data());
+    CHECK(address % kHugePageBytes == offset % kHugePageBytes);
+    region->writable_bytes()[0] = 1;
+    region->writable_bytes()[size - 1] = 2;
+  }
+  // What is reserved beside a mapping would come to a huge page each.
+  CHECK(mapped_total() - before < kRounds * kHugePageBytes / 2);
 }
 
 TEST_CASE("a part outside the file is refused before it is mapped") {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // clear_test: how the operator's clear ends, also badly, and what it leaves of spaces. Covers
 // daemon/engine/engine_clear.cpp.
+#include <cerrno>
+
 #include "unit/daemon/engine/engine_bench.h"
 
 namespace {
@@ -37,6 +39,45 @@ TEST_CASE("clear: a superblock that can't be written is tried at intervals, and 
   rank = bench.attach(0);
   CHECK_FALSE(bench.is_there(rank, 1));
   bench.store(rank, {2});
+}
+
+// Else a crash takes the epoch back, the next clear gives its number anew, and what had been written
+// under it comes back with the index lost.
+TEST_CASE("clear: nothing is written under the new epoch of a space before that is durable") {
+  EngineBench bench;
+  bench.start(ColdStartMode::clear);
+  BenchRank rank = bench.attach(0);
+  bench.store(rank, {1});
+  bench.run_until([&] { return bench.engine->core().superblock->is_durable(); });
+  const auto store_one = [&] {
+    bench.fill(rank, 0, 2);
+    const auto answer = bench.run(rank, {Verb::store, {2}, Ack::resident});
+    CHECK(answer.entry.code == 0);
+  };
+
+  SECTION("the write waits") {
+    bench.disk.hold_volume(0, true);
+    REQUIRE(bench.engine->start_clear_space(rank.space));
+    store_one();
+    bench.run_for(10);
+    CHECK(bench.part(2, 0).l3 == L3State::queued);
+    bench.disk.hold_volume(0, false);
+    CHECK(bench.finish_order());
+    bench.run_until([&] { return bench.part(2, 0).l3 == L3State::durable; });
+  }
+  SECTION("it fails where the superblock can't be written") {
+    bench.disk.fail_volume(0, 0, EIO);
+    REQUIRE(bench.engine->start_clear_space(rank.space));
+    bench.run_for(10);
+    store_one();
+    bench.run_for(10);
+    CHECK(bench.part(2, 0).l3 == L3State::absent);
+    CHECK(bench.engine->core().counters.superblock_failures > 0);
+    bench.disk.fail_volume(0, 0, 0);
+    bench.run_until([&] { return bench.engine->core().superblock->is_durable(); });
+    bench.store(rank, {3});
+  }
+  CHECK(bench.laws.count() == 0);
 }
 
 TEST_CASE("clear: an index that can't be reset is the order's error; a second clear repairs it") {
