@@ -48,6 +48,7 @@ void Engine::turn_superblock() {
 
 void Engine::on_superblock(const IoEvent& event) {
   if (event.overdue) {
+    superblock_->note_overdue();
     works_->commit.tell_stalled();
     return;  // the write goes on, and everything that must wait for it
   }

@@ -71,7 +71,7 @@ Result<std::uint64_t> Engine::start_clear_space(SpaceNo number) {
     }
   }
   superblock_->raise_space_epoch(number);
-  spaces_->space(number).superblock_sequence = superblock_->sequence();
+  spaces_->space(number).epoch_sequence = superblock_->sequence();
   HC_FAILPOINT(clear_space_epoch_raised);
   wants_turn_ = true;
   order_sequence_ = superblock_->sequence();

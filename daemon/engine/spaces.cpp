@@ -107,7 +107,6 @@ Result<SpaceNo> SpaceSet::add_to_family(const Family& family, const SpaceDescrip
   space->id = id;
   space->family = family.number;
   space->descriptor = descriptor;
-  space->superblock_sequence = superblock_.sequence();
   for (const PartSpec& part : family.parts) {
     space->tags.push_back(make_space_tag(id, part.shard));
   }

@@ -32,7 +32,7 @@ struct Space {
   SpaceDescriptor descriptor;
   std::vector<std::uint32_t> tags;       // by part
   std::unique_ptr<StatusTableWriter> status;
-  std::uint64_t superblock_sequence = 0; // blobs may be written once this is durable
+  std::uint64_t epoch_sequence = 0;      // of the superblock with its epoch, if that was raised
   bool in_index = false;
   std::uint64_t pages = 0;
 };

@@ -118,13 +118,13 @@ Spiller::Step Spiller::without_slot(PartRef ref, StepMover::Steal steal) {
   return Step::next;
 }
 
-// An epoch that only memory knows is given anew after a crash: to the next clear of the space, which
-// would then bring back what had been written under it.
+// An epoch that only memory knows is given anew after a crash: to the next clear of the space,
+// which would then bring back what had been written under it.
 bool Spiller::epoch_is_durable(PartRef ref) const {
   const Core& core = works_.core;
   const Page& page = core.catalog->page(core.catalog->page_of(ref));
   return HC_MUTANT(epoch_not_awaited) ||
-         core.spaces->space(page.space).superblock_sequence <= core.superblock->durable_sequence();
+         core.spaces->space(page.space).epoch_sequence <= core.superblock->durable_sequence();
 }
 
 // Starts the write of the queue's first part, or fails it; wait: nothing can be done now.
@@ -146,7 +146,7 @@ Spiller::Step Spiller::start_front(std::deque<PartRef>& queue) {
     return Step::wait;
   }
   if (!epoch_is_durable(ref)) {
-    if (core.superblock->failures_in_row() == 0) {
+    if (!core.superblock->is_stalled()) {
       return Step::wait;
     }
     fail(ref, Code::io_error);

@@ -198,6 +198,7 @@ void SuperblockFile::on_event(IoQueue& io, const IoEvent& event, Instant retry_a
 void SuperblockFile::finish_write(Code code) {
   HC_CHECK(in_flight_);
   in_flight_ = false;
+  overdue_ = false;
   if (code != Code::ok) {
     return;
   }

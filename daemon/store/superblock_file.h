@@ -72,6 +72,10 @@ class SuperblockFile {
   void on_event(IoQueue& io, const IoEvent& event, Instant retry_at);
   // Writes through the queue that failed since the last one that did not.
   std::uint32_t failures_in_row() const { return failures_; }
+  // The write in flight has had its time; it goes on.
+  void note_overdue() { overdue_ = true; }
+  // Nobody knows when the next change becomes durable: the last write failed, or has no answer.
+  bool is_stalled() const { return overdue_ || failures_ > 0; }
   std::uint64_t sequence() const { return current_->sequence; }
   std::uint64_t durable_sequence() const { return durable_sequence_; }
   bool is_durable() const { return durable_sequence_ == current_->sequence; }
@@ -98,6 +102,7 @@ class SuperblockFile {
   std::uint32_t failures_ = 0;
   Instant not_before_{};
   bool in_flight_ = false;
+  bool overdue_ = false;
   bool created_ = false;
 };
 

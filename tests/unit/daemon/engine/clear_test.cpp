@@ -41,8 +41,8 @@ TEST_CASE("clear: a superblock that can't be written is tried at intervals, and 
   bench.store(rank, {2});
 }
 
-// Else a crash takes the epoch back, the next clear gives its number anew, and what had been written
-// under it comes back with the index lost.
+// Else a crash takes the epoch back, the next clear gives its number anew, and what had been
+// written under it comes back with the index lost.
 TEST_CASE("clear: nothing is written under the new epoch of a space before that is durable") {
   EngineBench bench;
   bench.start(ColdStartMode::clear);
@@ -64,6 +64,19 @@ TEST_CASE("clear: nothing is written under the new epoch of a space before that 
     bench.disk.hold_volume(0, false);
     CHECK(bench.finish_order());
     bench.run_until([&] { return bench.part(2, 0).l3 == L3State::durable; });
+  }
+  SECTION("not longer than a device may take to answer") {
+    bench.disk.hold_volume(0, true);
+    REQUIRE(bench.engine->start_clear_space(rank.space));
+    bench.fill(rank, 0, 2);
+    const Instant began = bench.clock.time();
+    const auto answer = bench.run(rank, {Verb::store, {2}, Ack::durable});
+    CHECK(answer.entry.code == static_cast<std::uint8_t>(Code::io_error));
+    CHECK(bench.clock.time() - began <
+          2 * std::int64_t{bench.options.io_timeout_ms} * kNsPerMs);
+    bench.disk.hold_volume(0, false);
+    bench.run_until([&] { return bench.engine->core().superblock->is_durable(); });
+    bench.store(rank, {2});
   }
   SECTION("it fails where the superblock can't be written") {
     bench.disk.fail_volume(0, 0, EIO);
