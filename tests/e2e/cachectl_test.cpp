@@ -19,7 +19,6 @@ namespace hc::test {
 namespace {
 
 constexpr int kExitNo = 1;
-constexpr int kExitUsage = 64;
 constexpr int kExitUnreachable = 69;
 
 using Arguments = std::vector<std::string>;

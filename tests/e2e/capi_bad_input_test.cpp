@@ -16,14 +16,14 @@
 namespace hc::test {
 namespace {
 
-constexpr std::uint32_t kPayloadBytes = 8192;
+constexpr std::uint32_t kInputPayloadBytes = 8192;
 constexpr std::uint32_t kRows = 16;
 constexpr std::uint32_t kTimeoutMs = 20'000;
 
 RankOptions rank_options(const DaemonProcess& daemon) {
   RankOptions options;
   options.socket = daemon.client_socket();
-  options.payload_bytes = kPayloadBytes;
+  options.payload_bytes = kInputPayloadBytes;
   options.rows = kRows;
   return options;
 }
@@ -217,7 +217,7 @@ TEST_CASE("A region that is wrong in any way is refused with field, value and ra
   daemon.start();
   Rank rank(rank_options(daemon));
   REQUIRE(rank.open() == HICACHE_OK);
-  constexpr std::uint64_t bytes = std::uint64_t{kRows} * kPayloadBytes;
+  constexpr std::uint64_t bytes = std::uint64_t{kRows} * kInputPayloadBytes;
   const UniqueFd memory = plain_memory_file(bytes);
   using R = hicache_region;
   using L = hicache_layout;
@@ -242,7 +242,7 @@ TEST_CASE("A region that is wrong in any way is refused with field, value and ra
        {"100", "8192"}},
   };
   for (const BadRegion& bad : table) {
-    hicache_run run{0, kPayloadBytes, kPayloadBytes};
+    hicache_run run{0, kInputPayloadBytes, kInputPayloadBytes};
     hicache_layout layout{0, 1, &run};
     hicache_region region{};
     region.region = 1;
@@ -269,13 +269,13 @@ TEST_CASE("A file that is no memory file is no region") {
   REQUIRE(rank.open() == HICACHE_OK);
   const UniqueFd file(::open(daemon.folder().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   REQUIRE(static_cast<bool>(file));
-  REQUIRE(::ftruncate(file.get(), kPayloadBytes) == 0);
-  const hicache_run run{0, kPayloadBytes, kPayloadBytes};
+  REQUIRE(::ftruncate(file.get(), kInputPayloadBytes) == 0);
+  const hicache_run run{0, kInputPayloadBytes, kInputPayloadBytes};
   const hicache_layout layout{0, 1, &run};
   hicache_region region{};
   region.region = 1;
   region.fd = file.get();
-  region.size_bytes = kPayloadBytes;
+  region.size_bytes = kInputPayloadBytes;
   region.rows = 1;
   region.layout_count = 1;
   region.layouts = &layout;
@@ -297,7 +297,7 @@ TEST_CASE("An open that the daemon refuses says why, and leaves no client") {
   SECTION("another family, and no memory is left for it") {
     RankOptions options = rank_options(daemon);
     options.group = "other";
-    options.payload_bytes = 2 * kPayloadBytes;
+    options.payload_bytes = 2 * kInputPayloadBytes;
     Rank other(options);
     CHECK(other.open() == HICACHE_NO_SPACE);
     CHECK(missing(hicache_last_error(), {"l2.l2_bytes", "l2.family_bytes"}) == "");

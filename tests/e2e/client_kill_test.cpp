@@ -18,8 +18,8 @@
 namespace hc::test {
 namespace {
 
-constexpr std::uint32_t kPages = 2000;
-constexpr std::uint32_t kBatch = 4;
+constexpr std::uint32_t kClientPages = 2000;
+constexpr std::uint32_t kClientBatch = 4;
 constexpr std::uint32_t kAtOnce = 8;      // operations in flight
 constexpr std::size_t kLeasesHeld = 12;
 // By hand ($HC_E2E_KILLS) the promise of one second is held to; in CI a busy machine may be slow.
@@ -35,7 +35,7 @@ struct Plan {
 int use_daemon(const Plan& plan) {
   RankOptions options;
   options.socket = plan.socket;
-  options.rows = kBatch * kAtOnce;
+  options.rows = kClientBatch * kAtOnce;
   Rank rank(options);
   if (rank.open() != HICACHE_OK) {
     return 1;
@@ -53,8 +53,8 @@ int use_daemon(const Plan& plan) {
       const std::uint32_t flags =
           verb == HICACHE_VERB_STORE && random() % 2 == 0 ? HICACHE_STORE_KEEP_LEASE : 0;
       std::uint64_t op_id = 0;
-      if (rank.submit(verb, {random() % kPages, kBatch, i * kBatch}, op_id, ack, flags) ==
-          HICACHE_OK) {
+      if (rank.submit(verb, {random() % kClientPages, kClientBatch, i * kClientBatch}, op_id, ack,
+                      flags) == HICACHE_OK) {
         operations.push_back(op_id);
       }
     }

@@ -23,8 +23,8 @@
 namespace hc::test {
 namespace {
 
-constexpr std::uint32_t kPages = 3200;   // of each shard; L3 takes all of them
-constexpr std::uint32_t kBatch = 4;
+constexpr std::uint32_t kShardPages = 3200;   // of each shard; L3 takes all of them
+constexpr std::uint32_t kShardBatch = 4;
 constexpr std::uint16_t kRanks = 2;
 constexpr std::uint32_t kSampled = 48;   // pages that are loaded after each restart
 constexpr std::uint64_t kCallMsMax = Rank::kDeadlineMs + 10'000;
@@ -37,7 +37,7 @@ struct Board {
   std::atomic<std::uint64_t> unended;        // operations or calls without an end
   std::atomic<std::uint64_t> pages_from_l3;
   std::atomic<std::int32_t> odd_code;        // no restart explains it, or it lasted too long
-  std::array<std::atomic<std::uint8_t>, kPages> durable;
+  std::array<std::atomic<std::uint8_t>, kShardPages> durable;
 };
 
 struct BoardDeleter {
@@ -87,10 +87,10 @@ class Load {
   void turn() {
     const std::uint64_t begin_ms = monotonic_ms();
     const std::uint32_t choice = random_() % 4;
-    const Keys keys{pick(), kBatch, 0};
+    const Keys keys{pick(), kShardBatch, 0};
     hicache_code code = HICACHE_OK;
-    if (choice < 2 && next_ + kBatch <= board_.allowed.load()) {
-      code = store({next_, kBatch, 0});
+    if (choice < 2 && next_ + kShardBatch <= board_.allowed.load()) {
+      code = store({next_, kShardBatch, 0});
     } else if (choice == 2) {
       code = lease(keys);
     } else {
@@ -108,7 +108,7 @@ class Load {
     }
   }
 
-  std::uint64_t pick() { return next_ < kBatch ? 0 : random_() % (next_ - kBatch + 1); }
+  std::uint64_t pick() { return next_ < kShardBatch ? 0 : random_() % (next_ - kShardBatch + 1); }
 
   bool all_durable(const Keys& keys) const {
     for (std::uint32_t i = 0; i < keys.count; ++i) {
@@ -182,7 +182,7 @@ void await_progress(const Shard& shard, std::uint64_t wanted) {
 
 std::vector<std::uint32_t> durable_pages(const Board& board) {
   std::vector<std::uint32_t> pages;
-  for (std::uint32_t page = 0; page < kPages; ++page) {
+  for (std::uint32_t page = 0; page < kShardPages; ++page) {
     if (board.durable[page].load() != 0) {
       pages.push_back(page);
     }
@@ -244,7 +244,7 @@ TEST_CASE("A daemon killed at any moment keeps what was durable, and its clients
   for (std::uint32_t kill = 0; kill < kills; ++kill) {
     INFO("kill " << kill);
     for (const Shard& shard : shards) {
-      shard.board->allowed = kPages * (kill + 1) / kills;
+      shard.board->allowed = kShardPages * (kill + 1) / kills;
       await_progress(shard, 1 + random() % 6);
     }
     // The ranks go on while the daemon answers; after some answers the kill falls anywhere.
@@ -270,7 +270,7 @@ TEST_CASE("A daemon killed at any moment keeps what was durable, and its clients
     await_progress(shard, 8);
     shard.process.reset();
     expect_healthy(*shard.board);
-    CHECK(durable_pages(*shard.board).size() >= kBatch);
+    CHECK(durable_pages(*shard.board).size() >= kShardBatch);
     CHECK(shard.board->pages_from_l3.load() > 0);
   }
   const nlohmann::json stats = daemon.ask("stats");

@@ -17,7 +17,7 @@
 namespace hc::test {
 namespace {
 
-constexpr std::uint32_t kBatch = 16;
+constexpr std::uint32_t kFaultBatch = 16;
 constexpr std::uint32_t kOldPages = 128;  // more than L2 holds: the first of them are on disk only
 
 // The word in memory that the daemon's disk looks at.
@@ -59,8 +59,8 @@ struct Faulty {
     daemon.start();
     rank = std::make_unique<Rank>(RankOptions{daemon.client_socket()});
     REQUIRE(rank->open() == HICACHE_OK);
-    for (std::uint32_t page = 0; page < kOldPages; page += kBatch) {
-      REQUIRE(rank->store({page, kBatch, 0}, HICACHE_ACK_DURABLE).code == HICACHE_OK);
+    for (std::uint32_t page = 0; page < kOldPages; page += kFaultBatch) {
+      REQUIRE(rank->store({page, kFaultBatch, 0}, HICACHE_ACK_DURABLE).code == HICACHE_OK);
     }
   }
   std::uint64_t stat(const std::string& name) {
@@ -96,8 +96,8 @@ TEST_CASE("A disk that turns read-only: loads go on, stores live in memory, and 
 
   CHECK(at.rank->store({1000, 4, 0}, HICACHE_ACK_DURABLE).code == HICACHE_IO_ERROR);
   CHECK(at.rank->store({1004, 4, 0}, HICACHE_ACK_RESIDENT).code == HICACHE_OK);
-  CHECK(at.rank->load({0, kBatch, 0}).code == HICACHE_OK);
-  CHECK(at.rank->wrong_bytes({0, kBatch, 0}) == 0);
+  CHECK(at.rank->load({0, kFaultBatch, 0}).code == HICACHE_OK);
+  CHECK(at.rank->wrong_bytes({0, kFaultBatch, 0}) == 0);
   CHECK(at.stat("volume_failures") == 1);
   CHECK(at.stat("spill_failures") > 0);
   CHECK(occurrences(at.daemon.log(), "volume.failed") == 1);
@@ -116,7 +116,7 @@ TEST_CASE("A disk that refuses everything: loads are misses, no byte is wrong, a
   at.faults.volume().read_errno = EIO;
   at.faults.volume().write_errno = EIO;
 
-  for (std::uint32_t page = 0; page < 2 * kBatch; ++page) {
+  for (std::uint32_t page = 0; page < 2 * kFaultBatch; ++page) {
     CHECK(at.rank->load({page, 1, 0}).code == HICACHE_NOT_FOUND);
   }
   CHECK(at.rank->store({1000, 4, 0}, HICACHE_ACK_RESIDENT).code == HICACHE_OK);
@@ -164,7 +164,7 @@ TEST_CASE("A disk that is full: stores that want more than memory are told, and 
 
   CHECK(at.rank->store({1000, 4, 0}, HICACHE_ACK_DURABLE).code == HICACHE_NO_SPACE);
   CHECK(at.rank->store({1004, 4, 0}, HICACHE_ACK_RESIDENT).code == HICACHE_OK);
-  CHECK(at.rank->load({0, kBatch, 0}).code == HICACHE_OK);
+  CHECK(at.rank->load({0, kFaultBatch, 0}).code == HICACHE_OK);
   CHECK(at.stat("spill_failures") > 0);
   CHECK(at.stat("slots_quarantined") == 0);
   CHECK(occurrences(at.daemon.log(), "volume.full") == 1);

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t kSmall = 24'000;
 constexpr std::uint32_t kLarge = 150'000;
 
-RankOptions rank_of(const DaemonProcess& daemon, std::uint32_t payload_bytes) {
+RankOptions family_rank(const DaemonProcess& daemon, std::uint32_t payload_bytes) {
   RankOptions options;
   options.socket = daemon.client_socket();
   options.group = "engine" + std::to_string(payload_bytes);
@@ -50,8 +50,8 @@ TEST_CASE("two models take turns on one daemon; both are there after SIGKILL and
   DaemonProcess daemon(options);
   daemon.start();
   {
-    Rank small(rank_of(daemon, kSmall));
-    Rank large(rank_of(daemon, kLarge));
+    Rank small(family_rank(daemon, kSmall));
+    Rank large(family_rank(daemon, kLarge));
     REQUIRE(small.open() == HICACHE_OK);
     REQUIRE(large.open() == HICACHE_OK);
     for (std::uint64_t page = 1; page <= 33; page += 8) {
@@ -63,8 +63,8 @@ TEST_CASE("two models take turns on one daemon; both are there after SIGKILL and
 
   daemon.start("load");
 
-  Rank small(rank_of(daemon, kSmall));
-  Rank large(rank_of(daemon, kLarge));
+  Rank small(family_rank(daemon, kSmall));
+  Rank large(family_rank(daemon, kLarge));
   REQUIRE(small.open() == HICACHE_OK);
   REQUIRE(large.open() == HICACHE_OK);
   CHECK(hits(small, 1, 40) == 40);
@@ -80,13 +80,13 @@ TEST_CASE("a busy model takes steps of an idle one, and the files stay within th
   DaemonProcess daemon(options);
   daemon.start();
   {
-    Rank small(rank_of(daemon, kSmall));
+    Rank small(family_rank(daemon, kSmall));
     REQUIRE(small.open() == HICACHE_OK);
     store(small, 1, 600);
     CHECK(slab_bytes_on_disk(daemon.volume()) <= options.l3_bytes);
   }
 
-  Rank large(rank_of(daemon, kLarge));
+  Rank large(family_rank(daemon, kLarge));
   REQUIRE(large.open() == HICACHE_OK);
   for (std::uint64_t page = 1; page <= 160; page += 8) {
     store(large, page, page);
@@ -103,7 +103,7 @@ TEST_CASE("a budget lowered below use is said in one line and kept, by the oldes
   DaemonProcess daemon(options);
   daemon.start();
   {
-    Rank rank(rank_of(daemon, kSmall));
+    Rank rank(family_rank(daemon, kSmall));
     REQUIRE(rank.open() == HICACHE_OK);
     store(rank, 1, 504);
   }
@@ -113,7 +113,7 @@ TEST_CASE("a budget lowered below use is said in one line and kept, by the oldes
 
   daemon.start("load");
 
-  Rank rank(rank_of(daemon, kSmall));
+  Rank rank(family_rank(daemon, kSmall));
   REQUIRE(rank.open() == HICACHE_OK);
   // Each of these is a commit; a step that gives way needs one.
   std::uint64_t page = 1001;
@@ -132,7 +132,7 @@ TEST_CASE("pages spread over volumes; a missing one is refused by name, or dropp
   DaemonProcess daemon(options);
   daemon.start();
   {
-    Rank rank(rank_of(daemon, kSmall));
+    Rank rank(family_rank(daemon, kSmall));
     REQUIRE(rank.open() == HICACHE_OK);
     store(rank, 1, 80);
   }
@@ -141,7 +141,7 @@ TEST_CASE("pages spread over volumes; a missing one is refused by name, or dropp
   CHECK(slab_bytes_on_disk(daemon.volume(1)) > 0);
   daemon.start("load");
   {
-    Rank rank(rank_of(daemon, kSmall));
+    Rank rank(family_rank(daemon, kSmall));
     REQUIRE(rank.open() == HICACHE_OK);
     CHECK(hits(rank, 1, 80) == 80);
   }
@@ -155,7 +155,7 @@ TEST_CASE("pages spread over volumes; a missing one is refused by name, or dropp
   daemon.start("load");
 
   CHECK(daemon.log().find("warn volume.dropped") != std::string::npos);
-  Rank rank(rank_of(daemon, kSmall));
+  Rank rank(family_rank(daemon, kSmall));
   REQUIRE(rank.open() == HICACHE_OK);
   const std::uint32_t left = hits(rank, 1, 80);
   CHECK(left > 0);

@@ -18,9 +18,9 @@
 namespace hc::test {
 namespace {
 
-constexpr std::uint32_t kPayloadBytes = 1U << 20;
-constexpr std::uint32_t kPages = 12;
-constexpr std::uint64_t kRegionBytes = std::uint64_t{kPages} * kPayloadBytes;
+constexpr std::uint32_t kMemoryPayloadBytes = 1U << 20;
+constexpr std::uint32_t kMemoryPages = 12;
+constexpr std::uint64_t kRegionBytes = std::uint64_t{kMemoryPages} * kMemoryPayloadBytes;
 
 DaemonOptions large_pages() {
   DaemonOptions options;
@@ -29,11 +29,11 @@ DaemonOptions large_pages() {
   return options;
 }
 
-RankOptions rank_of(const DaemonProcess& daemon, const std::string& group) {
+RankOptions memory_rank(const DaemonProcess& daemon, const std::string& group) {
   RankOptions options;
   options.socket = daemon.client_socket();
   options.group = group;
-  options.payload_bytes = kPayloadBytes;
+  options.payload_bytes = kMemoryPayloadBytes;
   options.rows = 16;
   return options;
 }
@@ -42,13 +42,13 @@ RankOptions rank_of(const DaemonProcess& daemon, const std::string& group) {
 class LooseRegion {
  public:
   explicit LooseRegion(Rank& rank) : rank_(rank), file_(plain_memory_file(kRegionBytes)) {
-    const hicache_run run{0, kPayloadBytes, kPayloadBytes};
+    const hicache_run run{0, kMemoryPayloadBytes, kMemoryPayloadBytes};
     const hicache_layout layout{0, 1, &run};
     hicache_region region{};
     region.region = 1;
     region.fd = file_.get();
     region.size_bytes = kRegionBytes;
-    region.rows = kPages;
+    region.rows = kMemoryPages;
     region.layout_count = 1;
     region.layouts = &layout;
     REQUIRE(hicache_register_region(rank.client(), &region, Rank::kDeadlineMs) == HICACHE_OK);
@@ -62,9 +62,9 @@ class LooseRegion {
   }
   // A store from or a load to this region.
   std::uint64_t submit(bool store, std::uint64_t first) const {
-    std::vector<std::array<std::uint8_t, 32>> keys(kPages);
-    std::vector<hicache_page> pages(kPages);
-    for (std::uint32_t i = 0; i < kPages; ++i) {
+    std::vector<std::array<std::uint8_t, 32>> keys(kMemoryPages);
+    std::vector<hicache_page> pages(kMemoryPages);
+    for (std::uint32_t i = 0; i < kMemoryPages; ++i) {
       keys[i] = page_key(first + i);
       pages[i].key = keys[i].data();
       pages[i].key_bytes = 32;
@@ -74,7 +74,7 @@ class LooseRegion {
     op.deadline_ms = Rank::kDeadlineMs;
     op.region = 1;
     std::uint64_t op_id = 0;
-    REQUIRE((store ? hicache_store : hicache_load)(rank_.client(), &op, pages.data(), kPages,
+    REQUIRE((store ? hicache_store : hicache_load)(rank_.client(), &op, pages.data(), kMemoryPages,
                                                    &op_id) == HICACHE_OK);
     return op_id;
   }
@@ -87,11 +87,11 @@ class LooseRegion {
 TEST_CASE("A region whose memory is gone ends operations with memory_fault, and nothing else") {
   DaemonProcess daemon(large_pages());
   daemon.start();
-  Rank other(rank_of(daemon, "other"));
-  Rank rank(rank_of(daemon, "cutter"));
+  Rank other(memory_rank(daemon, "other"));
+  Rank rank(memory_rank(daemon, "cutter"));
   REQUIRE(other.open() == HICACHE_OK);
   REQUIRE(rank.open() == HICACHE_OK);
-  REQUIRE(other.store({1, kPages, 0}, HICACHE_ACK_DURABLE).code == HICACHE_OK);
+  REQUIRE(other.store({1, kMemoryPages, 0}, HICACHE_ACK_DURABLE).code == HICACHE_OK);
   const LooseRegion region(rank);
   region.cut(0);
 
@@ -100,8 +100,8 @@ TEST_CASE("A region whose memory is gone ends operations with memory_fault, and 
 
   CHECK(daemon.ask("stats").at("memory_faults").get<std::uint64_t>() >= 2);
   CHECK(rank.present({100, 1, 0}) == 0);
-  CHECK(other.load({1, kPages, 0}).code == HICACHE_OK);
-  CHECK(other.wrong_bytes({1, kPages, 0}) == 0);
+  CHECK(other.load({1, kMemoryPages, 0}).code == HICACHE_OK);
+  CHECK(other.wrong_bytes({1, kMemoryPages, 0}) == 0);
   // The session of the one that cut its memory lives on, and its other region is fine.
   CHECK(rank.store({200, 4, 0}, HICACHE_ACK_DURABLE).code == HICACHE_OK);
   CHECK(rank.load({200, 4, 0}).code == HICACHE_OK);
@@ -111,20 +111,20 @@ TEST_CASE("A region whose memory is gone ends operations with memory_fault, and 
 TEST_CASE("A region that is cut while a store reads it harms nobody else") {
   DaemonProcess daemon(large_pages());
   daemon.start();
-  Rank other(rank_of(daemon, "other"));
-  Rank rank(rank_of(daemon, "cutter"));
+  Rank other(memory_rank(daemon, "other"));
+  Rank rank(memory_rank(daemon, "cutter"));
   REQUIRE(other.open() == HICACHE_OK);
   REQUIRE(rank.open() == HICACHE_OK);
   for (std::uint64_t round = 0; round < 8; ++round) {
     const LooseRegion region(rank);
-    const std::uint64_t store = region.submit(true, 1000 + round * kPages);
+    const std::uint64_t store = region.submit(true, 1000 + round * kMemoryPages);
 
-    region.cut(round % 4 * kPayloadBytes);
+    region.cut(round % 4 * kMemoryPayloadBytes);
 
     const hicache_code code = rank.finish(store).code;
     CHECK((code == HICACHE_OK || code == HICACHE_MEMORY_FAULT));
   }
-  const Keys keys{1, kPages, 0};
+  const Keys keys{1, kMemoryPages, 0};
   CHECK(other.store(keys, HICACHE_ACK_DURABLE).code == HICACHE_OK);
   CHECK(other.load(keys).code == HICACHE_OK);
   CHECK(other.wrong_bytes(keys) == 0);

@@ -16,7 +16,7 @@
 namespace hc::test {
 namespace {
 
-constexpr std::uint64_t kPayloadBytes = 24'000;  // as RankOptions says
+constexpr std::uint64_t kHostilePayloadBytes = 24'000;  // as RankOptions says
 
 void fill_pages(RawClient& client, std::uint16_t slot, std::uint32_t count) {
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -65,8 +65,8 @@ const std::vector<BrokenRing>& broken_rings() {
       {"an operation slot that is busy",
        [](RawClient& c) {
          // Both are published at once, so that the store can't have ended.
-         const UniqueFd memory = plain_memory_file(2 * kPayloadBytes);
-         REQUIRE(c.register_region(0, memory.get(), 2 * kPayloadBytes, 2));
+         const UniqueFd memory = plain_memory_file(2 * kHostilePayloadBytes);
+         REQUIRE(c.register_region(0, memory.get(), 2 * kHostilePayloadBytes, 2));
          fill_pages(c, 5, 2);
          c.request_at(0) = good_entry(Verb::store, 5, 2);
          c.request_at(1) = good_entry(Verb::flush, 5);
@@ -152,7 +152,7 @@ TEST_CASE("A field out of range ends the operation with bad_argument, not the se
   Scene scene;
   RawClient client(scene.hostile());
   REQUIRE(client.attach());
-  const std::uint64_t bytes = 8 * kPayloadBytes;
+  const std::uint64_t bytes = 8 * kHostilePayloadBytes;
   const UniqueFd memory = plain_memory_file(bytes);
   REQUIRE(client.register_region(0, memory.get(), bytes, 8));
   std::uint32_t sequence = 0;

@@ -18,11 +18,11 @@ namespace hc::test {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
-constexpr std::uint32_t kPages = 300;  // rows of several leaves under a branch
+constexpr std::uint32_t kDamagedPages = 300;  // rows of several leaves under a branch
 constexpr Keys kFirst{1, 50, 0};
 
 void store_many(const DaemonProcess& daemon) {
-  for (std::uint64_t first = 1; first <= kPages; first += 50) {
+  for (std::uint64_t first = 1; first <= kDamagedPages; first += 50) {
     store_durably(daemon, {first, 50, 0});
   }
 }
@@ -37,7 +37,7 @@ void wait_rebuilt(const DaemonProcess& daemon) {
 void expect_many(const DaemonProcess& daemon) {
   Rank rank(rank_of(daemon));
   REQUIRE(rank.open() == HICACHE_OK);
-  for (std::uint64_t first = 1; first <= kPages; first += 50) {
+  for (std::uint64_t first = 1; first <= kDamagedPages; first += 50) {
     const Keys keys{first, 50, 0};
     CHECK(rank.present(keys) == keys.count);
     CHECK(rank.load(keys).code == HICACHE_OK);

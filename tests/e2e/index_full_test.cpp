@@ -15,7 +15,7 @@
 namespace hc::test {
 namespace {
 
-constexpr std::uint32_t kBatch = 16;
+constexpr std::uint32_t kIndexBatch = 16;
 constexpr std::uint32_t kOldPages = 128;  // more than L2 holds: the first of them are on disk only
 constexpr std::uint32_t kNewBatches = 100;
 
@@ -47,20 +47,20 @@ TEST_CASE("An index without space: stores are told, loads go on, and it recovers
   daemon.start();
   Rank rank({daemon.client_socket()});
   REQUIRE(rank.open() == HICACHE_OK);
-  for (std::uint32_t page = 0; page < kOldPages; page += kBatch) {
-    REQUIRE(rank.store({page, kBatch, 0}, HICACHE_ACK_DURABLE).code == HICACHE_OK);
+  for (std::uint32_t page = 0; page < kOldPages; page += kIndexBatch) {
+    REQUIRE(rank.store({page, kIndexBatch, 0}, HICACHE_ACK_DURABLE).code == HICACHE_OK);
   }
 
   Filler filler("/proc/" + std::to_string(daemon.pid()) + "/root" + daemon.index_dir() + "/fill");
   hicache_code told = HICACHE_OK;
   std::uint32_t batch = 0;
   for (; batch < kNewBatches && told == HICACHE_OK; ++batch) {
-    told = rank.store({1000 + batch * kBatch, kBatch, 0}, HICACHE_ACK_DURABLE).code;
+    told = rank.store({1000 + batch * kIndexBatch, kIndexBatch, 0}, HICACHE_ACK_DURABLE).code;
   }
   CHECK(told == HICACHE_NO_SPACE);
   CHECK(rank.store({9000, 4, 0}, HICACHE_ACK_RESIDENT).code == HICACHE_OK);
-  CHECK(rank.load({0, kBatch, 0}).code == HICACHE_OK);
-  CHECK(rank.wrong_bytes({0, kBatch, 0}) == 0);
+  CHECK(rank.load({0, kIndexBatch, 0}).code == HICACHE_OK);
+  CHECK(rank.wrong_bytes({0, kIndexBatch, 0}) == 0);
   CHECK(daemon.ask("stats").at("commit_failures").get<std::uint64_t>() > 0);
   CHECK(occurrences(daemon.log(), "commit.failed") == 1);
 
@@ -69,9 +69,9 @@ TEST_CASE("An index without space: stores are told, loads go on, and it recovers
     return rank.store({9500, 4, 0}, HICACHE_ACK_DURABLE).code == HICACHE_OK;
   }));
   CHECK(occurrences(daemon.log(), "commit.done") == 1);
-  for (std::uint32_t page = 0; page < kOldPages; page += kBatch) {
-    CHECK(rank.load({page, kBatch, 0}).code == HICACHE_OK);
-    CHECK(rank.wrong_bytes({page, kBatch, 0}) == 0);
+  for (std::uint32_t page = 0; page < kOldPages; page += kIndexBatch) {
+    CHECK(rank.load({page, kIndexBatch, 0}).code == HICACHE_OK);
+    CHECK(rank.wrong_bytes({page, kIndexBatch, 0}) == 0);
   }
   CHECK(rank.close() == HICACHE_OK);
   CHECK(daemon.stop() == 0);

@@ -11,8 +11,6 @@
 namespace hc::test {
 namespace {
 
-constexpr int kExitUsage = 64;
-
 TEST_CASE("bench micro measures each figure it was asked for beside its limit, and cleans up") {
   const TempDir folder;
   const Outcome outcome =

@@ -17,6 +17,8 @@ namespace hc::test {
 
 // Enough for every step of a test on a machine that does ten other things; it only ends hangs.
 inline constexpr int kPatienceMs = 60'000;
+// Of a program that was called wrongly (EX_USAGE of sysexits.h).
+inline constexpr int kExitUsage = 64;
 
 struct Command {
   std::vector<std::string> argv;         // argv[0] is a path

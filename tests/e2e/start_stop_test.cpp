@@ -14,7 +14,6 @@
 namespace hc::test {
 namespace {
 
-constexpr int kExitUsage = 64;
 constexpr int kExitConfig = 78;
 constexpr int kExitColdStart = 3;
 constexpr int kExitInUse = 4;

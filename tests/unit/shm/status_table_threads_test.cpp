@@ -15,14 +15,14 @@ using namespace hc::test;
 
 namespace {
 
-constexpr std::uint64_t kCapacity = 128;
+constexpr std::uint64_t kSharedCapacity = 128;
 constexpr std::uint64_t kStaying = 16;  // put once, then only updated
 constexpr std::uint64_t kPassing = 48;  // put and removed all the time
 
 // All pages share three homes near the end of the table, so that a removal shifts many entries,
 // staying pages among them, while the reader has to read most entries on its way in full.
 PageHash page(std::uint64_t number) {
-  return hash_at(kCapacity - 8 + mix(number) % 3, number);
+  return hash_at(kSharedCapacity - 8 + mix(number) % 3, number);
 }
 
 // All words of a status follow from one value and the page; a mixture of two does not.
@@ -70,7 +70,7 @@ void ask(const StatusTableReader& reader, std::uint64_t number, Tally& tally) {
 
 TEST_CASE("a reader beside a writer sees whole entries and every page that stays") {
   StatusTableOptions options;
-  options.capacity = kCapacity;
+  options.capacity = kSharedCapacity;
   auto table = StatusTableWriter::create(options);
   REQUIRE(table);
   auto fd = table->readonly_fd();

@@ -10,8 +10,7 @@ using namespace hc;
 using hc::test::Answer;
 using hc::test::BenchRank;
 using hc::test::EngineBench;
-
-constexpr std::int32_t code(Code value) { return static_cast<std::int32_t>(value); }
+using hc::test::code;
 
 struct Policy : EngineBench {
   explicit Policy(SpillPolicy policy, std::uint32_t pages_l3 = 16, std::uint32_t pages_l2 = 16)

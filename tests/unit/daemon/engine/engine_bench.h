@@ -20,6 +20,9 @@
 
 namespace hc::test {
 
+// As a completion carries it.
+constexpr std::int32_t code(Code value) { return static_cast<std::int32_t>(value); }
+
 PageHash page_hash(std::uint32_t number);
 SpaceDescriptor bench_space(const std::string& weights = "w1");
 

@@ -10,8 +10,7 @@ namespace {
 using namespace hc;
 using hc::test::BenchRank;
 using hc::test::EngineBench;
-
-constexpr std::int32_t code(Code value) { return static_cast<std::int32_t>(value); }
+using hc::test::code;
 
 TEST_CASE("a load whose read comes after the deadline never writes into the buffer it gave back") {
   EngineBench bench;

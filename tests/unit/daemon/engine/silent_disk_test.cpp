@@ -11,8 +11,6 @@ namespace {
 
 constexpr std::uint32_t kTimeoutMs = 300;
 
-std::int32_t code(Code code) { return static_cast<std::int32_t>(code); }
-
 struct Bench : EngineBench {
   explicit Bench(bool with_steps = true) {
     options.io_timeout_ms = kTimeoutMs;

@@ -9,8 +9,7 @@ namespace {
 using namespace hc;
 using hc::test::BenchRank;
 using hc::test::EngineBench;
-
-constexpr std::int32_t code(Code value) { return static_cast<std::int32_t>(value); }
+using hc::test::code;
 
 // Several ranks of one shard, each with page 1 in its first row.
 struct Rivals : EngineBench {

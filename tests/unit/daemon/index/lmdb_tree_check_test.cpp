@@ -14,7 +14,7 @@ namespace hc::test {
 
 namespace {
 
-constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kTreePageBytes = 4096;
 
 std::string read_used(const std::string& path) {
   std::string bytes(lmdb_used_bytes(path), '\0');
@@ -25,7 +25,7 @@ std::string read_used(const std::string& path) {
 
 void write_page(const std::string& path, std::size_t page, const std::string& bytes) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(static_cast<std::streamoff>(page * kPageBytes));
+  file.seekp(static_cast<std::streamoff>(page * kTreePageBytes));
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
@@ -85,15 +85,15 @@ TEST_CASE("whatever page is zeroed or overwritten by another one is found, unles
   fill_and_churn(dir.str());
   const std::string path = dir.file("index.lmdb");
   const std::string bytes = read_used(path);
-  const std::size_t pages = bytes.size() / kPageBytes;
+  const std::size_t pages = bytes.size() / kTreePageBytes;
   REQUIRE(pages > 40);
   const Seen whole = see(dir.str());
   std::size_t unseen = 0;
   std::ostringstream missed;
   for (std::size_t page = 0; page < pages; ++page) {
-    const std::string good = bytes.substr(page * kPageBytes, kPageBytes);
-    const std::string other = bytes.substr((page + 1) % pages * kPageBytes, kPageBytes);
-    for (const std::string& bad : {std::string(kPageBytes, '\0'), other}) {
+    const std::string good = bytes.substr(page * kTreePageBytes, kTreePageBytes);
+    const std::string other = bytes.substr((page + 1) % pages * kTreePageBytes, kTreePageBytes);
+    for (const std::string& bad : {std::string(kTreePageBytes, '\0'), other}) {
       write_page(path, page, bad);
       if (is_sound(path)) {
         ++unseen;
@@ -117,8 +117,8 @@ TEST_CASE("a list of free pages that names a page in use is damage") {
   const std::string bytes = read_used(path);
   std::size_t changed = 0;
   // A leaf whose keys are transactions: eight bytes each, with a list behind.
-  for (std::size_t page = 2; page * kPageBytes < bytes.size(); ++page) {
-    std::string copy = bytes.substr(page * kPageBytes, kPageBytes);
+  for (std::size_t page = 2; page * kTreePageBytes < bytes.size(); ++page) {
+    std::string copy = bytes.substr(page * kTreePageBytes, kTreePageBytes);
     std::uint16_t flags = 0;
     std::uint16_t node = 0;
     std::uint16_t key_bytes = 0;
@@ -155,8 +155,8 @@ TEST_CASE("a damaged page that is met by a commit costs the index, not the proce
   const auto index = make_index(dir.str());
   REQUIRE(index->open(identity_of(1)));
   const std::string bytes = read_used(path);
-  for (std::size_t page = 2; page * kPageBytes < bytes.size(); ++page) {
-    write_page(path, page, std::string(kPageBytes, '\0'));
+  for (std::size_t page = 2; page * kTreePageBytes < bytes.size(); ++page) {
+    write_page(path, page, std::string(kTreePageBytes, '\0'));
   }
 
   const auto failed = commit(*index, {{}, {row_of(1, 5, 5)}, {}});
@@ -180,7 +180,7 @@ TEST_CASE("a file that is cut while it is open costs the index, not the process"
   fill_and_churn(dir.str());
   const auto index = make_index(dir.str());
   REQUIRE(index->open(identity_of(1)));
-  std::filesystem::resize_file(dir.file("index.lmdb"), 2 * kPageBytes);
+  std::filesystem::resize_file(dir.file("index.lmdb"), 2 * kTreePageBytes);
 
   CHECK_FALSE(commit(*index, {{}, {row_of(1, 5, 5)}, {}}));
 

@@ -11,9 +11,9 @@ namespace hc::test {
 
 namespace {
 
-constexpr std::uint64_t kFileBytes = 8ULL << 20;
+constexpr std::uint64_t kVolumeFileBytes = 8ULL << 20;
 FileId open_sparse(Disk& disk, std::uint16_t volume = 0) {
-  const auto file = disk.open({"slab", kFileBytes, true, false, volume, true});
+  const auto file = disk.open({"slab", kVolumeFileBytes, true, false, volume, true});
   REQUIRE(file);
   return *file;
 }
@@ -37,16 +37,16 @@ TEST_CASE("an existing file keeps its bytes when its size is set, and never shri
   REQUIRE(run_one(*disk, transfer(DiskOp::write, file, 0, source)) == Code::ok);
   REQUIRE(disk->close(file));
 
-  const auto larger = disk->open({"slab", 2 * kFileBytes, false, false, 0, true});
+  const auto larger = disk->open({"slab", 2 * kVolumeFileBytes, false, false, 0, true});
   REQUIRE(larger);
-  CHECK(disk->size_bytes(*larger) == 2 * kFileBytes);
+  CHECK(disk->size_bytes(*larger) == 2 * kVolumeFileBytes);
   CHECK(run_one(*disk, transfer(DiskOp::read, *larger, 0, target)) == Code::ok);
   CHECK(target.filled_with(0x42));
   REQUIRE(disk->close(*larger));
 
-  const auto smaller = disk->open({"slab", kFileBytes, false, false, 0, true});
+  const auto smaller = disk->open({"slab", kVolumeFileBytes, false, false, 0, true});
   REQUIRE(smaller);
-  CHECK(disk->size_bytes(*smaller) == 2 * kFileBytes);
+  CHECK(disk->size_bytes(*smaller) == 2 * kVolumeFileBytes);
 }
 
 TEST_CASE("a sparse file has data where it was written, and none where that was punched") {
@@ -77,14 +77,14 @@ TEST_CASE("a sparse file has data where it was written, and none where that was 
   const auto none = disk->next_data(file, 1U << 20);
   REQUIRE(none);
   CHECK_FALSE(none->has_value());
-  CHECK(disk->size_bytes(file) == kFileBytes);
+  CHECK(disk->size_bytes(file) == kVolumeFileBytes);
 }
 
 TEST_CASE("space that was allocated takes writes, and more than there is says so") {
   const TempDir dir;
   const auto disk = make_backend("threads", dir.str());
   const FileId file = open_sparse(*disk);
-  CHECK(disk->allocate_now(file, 0, kFileBytes));
+  CHECK(disk->allocate_now(file, 0, kVolumeFileBytes));
   const auto refused = disk->allocate_now(file, 0, 1ULL << 50);
   REQUIRE_FALSE(refused);
   CHECK((refused.error().code == Code::no_space || refused.error().code == Code::io_error));
@@ -210,7 +210,7 @@ TEST_CASE("a request ends once, and fails when its header or its payload fails")
   const Blocks memory(2 * kBlockBytes, 7);
   const Blocks header(kBlockBytes, 7);
   disk->add_memory(memory.span());
-  const std::uint64_t last = kFileBytes - kBlockBytes;  // the payload lies behind the end
+  const std::uint64_t last = kVolumeFileBytes - kBlockBytes;  // the payload lies behind the end
   CHECK(run_one(*disk, {DiskOp::read, file, last, {header.buffer(), memory.buffer()}, 1}) ==
         Code::io_error);
   // Memory that can't be touched.

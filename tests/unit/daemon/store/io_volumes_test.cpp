@@ -13,18 +13,18 @@ namespace {
 
 using namespace hc;
 
-constexpr std::uint64_t kSlotBytes = 64 << 10;
+constexpr std::uint64_t kVolumeSlotBytes = 64 << 10;
 constexpr std::uint32_t kTimeoutMs = 500;
 
 struct TwoVolumes : test::StoreBench {
-  explicit TwoVolumes(bool probes = true) : payload(kSlotBytes) {
+  explicit TwoVolumes(bool probes = true) : payload(kVolumeSlotBytes) {
     disk.set_volumes(2);
     io = std::make_unique<IoQueue>(disk, IoQueueOptions{96U << 20, kTimeoutMs});
     if (probes) {
       io->open_probes();
     }
     for (std::uint16_t volume = 0; volume < 2; ++volume) {
-      auto opened = disk.open({"slab", 64 * kSlotBytes, true, true, volume});
+      auto opened = disk.open({"slab", 64 * kVolumeSlotBytes, true, true, volume});
       REQUIRE(opened);
       files.push_back(*opened);
     }
@@ -32,7 +32,7 @@ struct TwoVolumes : test::StoreBench {
   }
 
   BlobPlace place(std::uint16_t volume, std::uint32_t slot) {
-    return {files[volume], slot * kSlotBytes, payload.data(), kSlotBytes - kBlockBytes};
+    return {files[volume], slot * kVolumeSlotBytes, payload.data(), kVolumeSlotBytes - kBlockBytes};
   }
   void read(std::uint16_t volume, std::uint64_t cookie) {
     io->start_read(place(volume, static_cast<std::uint32_t>(cookie)), cookie);
@@ -100,7 +100,7 @@ TEST_CASE("io_queue: what is not answered in time has one notice, and its place 
   CHECK_FALSE(notice[0].device_failed());
   CHECK(bench.io->overdue() == 1);
   CHECK(bench.io->jobs() == 1);
-  CHECK(bench.io->bytes_in_flight(0) == kSlotBytes);
+  CHECK(bench.io->bytes_in_flight(0) == kVolumeSlotBytes);
   CHECK(bench.io->health(0).timeouts() == 1);
   CHECK(bench.poll_at_ms(began + 10 * kTimeoutMs).empty());
 
