@@ -234,18 +234,18 @@ TEST_CASE("the rings of a session work over two files, each written by one side"
 }
 
 TEST_CASE("a producer and a consumer thread pass every entry whole and in order") {
-  constexpr std::uint64_t kEntries = 60'000;
+  constexpr std::uint64_t kPassedOn = 60'000;
   SharedRing ring = ring_at(kNearWrap);
   Producer producer(ring.entries, ring.tail, ring.head);
   Consumer consumer(ring.entries, ring.head, ring.tail);
   std::atomic<bool> producer_well = true;
 
   std::thread sender([&] {
-    for (std::uint64_t sent = 0; sent < kEntries && producer_well;) {
+    for (std::uint64_t sent = 0; sent < kPassedOn && producer_well;) {
       const Code code = producer.stage(request(sent));
       producer_well = code == Code::ok || code == Code::busy;
       sent += code == Code::ok ? 1U : 0U;
-      if (code == Code::busy || sent % 3 == 0 || sent == kEntries) {
+      if (code == Code::busy || sent % 3 == 0 || sent == kPassedOn) {
         producer.publish();
       }
       if (code == Code::busy) {
@@ -257,7 +257,7 @@ TEST_CASE("a producer and a consumer thread pass every entry whole and in order"
   std::uint64_t wrong = 0;
   Code code = Code::ok;
   std::array<RequestEntry, 5> out{};
-  while (got < kEntries && code == Code::ok && producer_well) {
+  while (got < kPassedOn && code == Code::ok && producer_well) {
     std::uint32_t taken = 0;
     code = consumer.take(out, taken);
     for (std::uint32_t i = 0; i < taken; ++i) {
@@ -270,7 +270,7 @@ TEST_CASE("a producer and a consumer thread pass every entry whole and in order"
   sender.join();
   CHECK(producer_well);
   CHECK(code == Code::ok);
-  CHECK(got == kEntries);
+  CHECK(got == kPassedOn);
   CHECK(wrong == 0);
 }
 
