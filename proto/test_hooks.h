@@ -102,7 +102,6 @@
   X(flush_does_not_wait) \
   X(flush_hides_losses) \
   X(epoch_not_raised) \
-  X(epoch_not_awaited) \
   X(slab_files_kept)
 
 namespace hc {

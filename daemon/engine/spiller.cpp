@@ -123,8 +123,7 @@ Spiller::Step Spiller::without_slot(PartRef ref, StepMover::Steal steal) {
 bool Spiller::epoch_is_durable(PartRef ref) const {
   const Core& core = works_.core;
   const Page& page = core.catalog->page(core.catalog->page_of(ref));
-  return HC_MUTANT(epoch_not_awaited) ||
-         core.spaces->space(page.space).epoch_sequence <= core.superblock->durable_sequence();
+  return core.spaces->space(page.space).epoch_sequence <= core.superblock->durable_sequence();
 }
 
 // Starts the write of the queue's first part, or fails it; wait: nothing can be done now.

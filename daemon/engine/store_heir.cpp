@@ -140,6 +140,7 @@ void Verbs::end_abandoned(std::uint32_t index) {
   const PageId page = core_.catalog->page_of(item.part);
   core_.ops.free_item(index);
   core_.frames_of(item.part).give_back(item.frame);
+  ++core_.moves;
   ends_.continue_end(item.op);
   works_.pages.drop_busy(page);
   works_.forget.settle(page);

@@ -60,6 +60,7 @@ void Driver::boot(ColdStartMode mode) {
 
 // Between two starts. Nothing of it may cost a page that its slot still holds.
 void Driver::lose_index() {
+  world_.old_index = false;
   if (!world_.prng.percent(world_.plan.index_lost)) {
     return;
   }
@@ -70,7 +71,7 @@ void Driver::lose_index() {
   } else if (how == 1) {
     world_.index.damage();
   } else {
-    world_.index.put_copy_back();
+    world_.old_index = world_.index.put_copy_back();
   }
 }
 

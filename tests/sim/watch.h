@@ -104,6 +104,7 @@ class Watch {
   void walk_held_back();
   void walk_status();
   bool stands_for(const Remembered& was, PartRef ref);
+  bool old_index_unknown();
   void check_recovered_pages();
   void check_header(PageId id, std::uint32_t part);
   void remember_unproved();

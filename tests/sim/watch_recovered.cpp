@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "proto/store_notes.h"
+
 namespace hc::sim {
 
 void Watch::remember_durable() {
@@ -47,6 +49,18 @@ bool Watch::stands_for(const Remembered& was, PartRef ref) {
                                      generation_is_before(was.generation.value, found.value));
 }
 
+// An old copy of the index is told by the commit marks in the slabs. The device has lost one of
+// them as well: two faults at once, and the copy passes for the index.
+bool Watch::old_index_unknown() {
+  SlabSet& slabs = world_.core().spaces->slabs();
+  bool lost = false;
+  for (std::uint16_t id = 0; id < slabs.count(); ++id) {
+    lost = lost || world_.disk.damaged(slabs.slab(SlabId{id}).file(), kMarkOffset,
+                                       kMarkCopies * std::uint64_t{kBlockBytes});
+  }
+  return lost && world_.old_index && world_.core().counters.index_rebuilds == 0;
+}
+
 void Watch::check_recovered() {
   for (const Remembered& was : remembered_) {
     const SimFile* file = world_.disk.file_named(was.file, was.volume);
@@ -61,7 +75,7 @@ void Watch::check_recovered() {
     }
     if (page != kNoPage && stands_for(was, world_.core().catalog->ref(page, was.part))) {
       ++world_.tally.recovered;
-    } else if (damaged || was.forget_pending || lowered_ ||
+    } else if (damaged || was.forget_pending || lowered_ || old_index_unknown() ||
                (space && world_.index.row_damaged(*space, hash))) {
       ++world_.tally.excused;
     } else {

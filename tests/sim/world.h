@@ -90,6 +90,7 @@ struct World {
   std::unique_ptr<Engine> engine;
   // Parts that became neither durable nor forgotten, in the order in which Watch saw it.
   std::vector<std::uint64_t> losses;  // their barriers
+  bool old_index = false;             // the last start found an old copy
   std::map<std::uint32_t, std::uint32_t> versions;  // by SpaceNo, as seen last
 };
 

@@ -48,6 +48,7 @@ TEST_CASE("clear: nothing is written under the new epoch of a space before that 
   bench.start(ColdStartMode::clear);
   BenchRank rank = bench.attach(0);
   bench.store(rank, {1});
+  bench.allocate_all();  // nothing but the epoch is to be waited for
   bench.run_until([&] { return bench.engine->core().superblock->is_durable(); });
   const auto store_one = [&] {
     bench.fill(rank, 0, 2);
