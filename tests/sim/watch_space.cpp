@@ -136,8 +136,10 @@ bool Watch::was_oldest(SlabId slab, PageId id, std::uint32_t part) {
     }
     const Part& there = catalog.part(catalog.ref(PageId{other}, part));
     const SeenPart& seen = parts_[catalog.ref(PageId{other}, part).value];
+    // Not one that was written again after a failed flush: meanwhile it was nowhere.
     const bool stored = seen.l3 >= L3State::written && there.l3 >= L3State::written &&
-                        seen.slab == slab && there.slab == slab;
+                        seen.slab == slab && there.slab == slab &&
+                        seen.generation == there.generation;
     const bool idle = before.idle && now.holds == 0 && now.busy == 0;
     if (other != id.value && stored && idle &&
         now.last_access < pages_[id.value].last_access) {
