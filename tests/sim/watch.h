@@ -92,6 +92,7 @@ class Watch {
   bool came_and_went(SlabId slab);
   std::uint32_t live_most(SlabId slab);
   bool was_due_in(SlabId slab, PageId page, std::uint32_t part);
+  bool stood_still(PageId id);
   bool was_oldest(SlabId slab, PageId page, std::uint32_t part);
   void check_reads();
   void take_snapshot();

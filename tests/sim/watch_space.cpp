@@ -123,6 +123,19 @@ std::uint32_t Watch::live_most(SlabId id) {
   return most;
 }
 
+// No part of it was written again meanwhile, as after a failed flush: the page was busy then.
+bool Watch::stood_still(PageId id) {
+  Catalog& catalog = *world_.core().catalog;
+  for (std::uint32_t at = 0; at < catalog.parts_per_page(id); ++at) {
+    const Part& now = catalog.part(catalog.ref(id, at));
+    const SeenPart& seen = parts_[catalog.ref(id, at).value];
+    if (now.generation != seen.generation) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // No page that is in this slab now, was there before and was idle, is older.
 bool Watch::was_oldest(SlabId slab, PageId id, std::uint32_t part) {
   Catalog& catalog = *world_.core().catalog;
@@ -136,11 +149,10 @@ bool Watch::was_oldest(SlabId slab, PageId id, std::uint32_t part) {
     }
     const Part& there = catalog.part(catalog.ref(PageId{other}, part));
     const SeenPart& seen = parts_[catalog.ref(PageId{other}, part).value];
-    // Not one that was written again after a failed flush: meanwhile it was nowhere.
     const bool stored = seen.l3 >= L3State::written && there.l3 >= L3State::written &&
-                        seen.slab == slab && there.slab == slab &&
-                        seen.generation == there.generation;
-    const bool idle = before.idle && now.holds == 0 && now.busy == 0;
+                        seen.slab == slab && there.slab == slab;
+    const bool idle =
+        before.idle && now.holds == 0 && now.busy == 0 && stood_still(PageId{other});
     if (other != id.value && stored && idle &&
         now.last_access < pages_[id.value].last_access) {
       return false;
