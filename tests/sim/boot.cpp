@@ -20,6 +20,9 @@ void Driver::new_family(bool same_space) {
     for (std::uint64_t& bytes : kept.options.spaces.volume_bytes) {
       bytes = bytes * more / 100;
     }
+    // With more slots in reserve what was just enough is too little, and nobody could attach.
+    std::uint64_t& first = kept.options.spaces.volume_bytes[0];
+    first = std::max(first, kept.least_volume_bytes());
     scenario = kept;
   }
   world_.scenario = scenario;
