@@ -11,6 +11,7 @@
 #include "daemon/config/config.h"
 #include "daemon/engine/catalog.h"
 #include "daemon/engine/counters.h"
+#include "daemon/engine/eviction.h"
 #include "daemon/engine/flush_ledger.h"
 #include "daemon/engine/op_table.h"
 #include "daemon/engine/sessions.h"
@@ -95,6 +96,7 @@ struct Core {
   Index& index;
   Copier& copier;
   CompletionSink& sink;
+  EvictionObserver* evictions = nullptr;  // nobody
   EngineOptions options;
   Instant now{};
   Counters counters;

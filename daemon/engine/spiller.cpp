@@ -306,11 +306,14 @@ void Spiller::on_write(const IoEvent& event) {
   finish(ref);
 }
 
-void Spiller::evict(PageId id) {
+void Spiller::evict(PageId id, SlabId slab, EvictionCause cause) {
   Core& core = works_.core;
   Catalog& catalog = *core.catalog;
   const Page page = catalog.page(id);
   HC_CHECK(page.holds == 0 && page.busy == 0);
+  if (core.evictions != nullptr) {
+    core.evictions->evicting(id, slab, cause);
+  }
   HC_FAILPOINT(gc_evicting);
   works_.pages.hold(id);  // what the events below start must not evict it again
   for (std::uint32_t at = 0; at < catalog.parts_per_page(id); ++at) {

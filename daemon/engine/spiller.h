@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "daemon/engine/catalog.h"
+#include "daemon/engine/eviction.h"
 #include "daemon/engine/family.h"
 #include "daemon/engine/step_mover.h"
 #include "daemon/store/io_queue.h"
@@ -45,8 +46,9 @@ class Spiller {
   // Evicts the page at the old end of the family's fullest slab; false when every page there is in
   // use.
   bool evict_oldest(const Family& family);
-  // Evicts the page from both tiers: nobody holds it, nothing is in flight on it.
-  void evict(PageId page);
+  // Evicts the page from both tiers: nobody holds it, nothing is in flight on it. `slab` is the one
+  // that is full, or whose step gives way.
+  void evict(PageId page, SlabId slab, EvictionCause cause);
   // The stored copy of one part is worthless: its slot goes (to limbo, or quarantined when the
   // device failed on it) and its row follows.
   void drop_stored(PartRef ref, bool quarantine);

@@ -133,7 +133,7 @@ StepMover::Steal Spiller::make_room(SlabId slab_id, const Room& room) {
       if (steal == StepMover::Steal::coming) {
         return steal;
       }
-      evict(page);
+      evict(page, slab_id, EvictionCause::slot);
     }
     slot = newer;
     if (slot != kNone32 && !order.contains(slot)) {
@@ -164,7 +164,7 @@ bool Spiller::evict_oldest(const Family& family) {
   for (int looks = 0; looks < kEvictLooksMax && slot != kNone32; ++looks) {
     const PageId page = core.catalog->page_of(core.slot_order.owner(slab, slot));
     if (core.catalog->page(page).holds == 0 && core.catalog->page(page).busy == 0) {
-      evict(page);
+      evict(page, slab, EvictionCause::record);
       return true;
     }
     slot = fullest->newer_than(slot);

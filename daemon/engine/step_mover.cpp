@@ -165,7 +165,7 @@ bool StepMover::empty(const Victim& victim) {
       ++core.counters.steps_failed;
       return false;
     }
-    works_.spiller.evict(page);
+    works_.spiller.evict(page, victim.slab, EvictionCause::step);
   }
   works_.commit.request_soon();
   ++core.moves;

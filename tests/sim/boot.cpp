@@ -96,6 +96,7 @@ bool Driver::try_boot(ColdStartMode& mode, bool may_change) {
   world_.scenario.options.io_timeout_ms = world_.plan.io_timeout_ms;
   world_.engine = std::make_unique<Engine>(world_.disk, world_.index, world_.copier, clients_,
                                            world_.scenario.options);
+  world_.engine->core().evictions = &watch_;
   watch_.observe();
   world_.trace.add("start", static_cast<std::uint64_t>(mode), cut ? 1 : 0);
   Uuid uuid{};

@@ -54,13 +54,11 @@ void Watch::take_snapshot() {
   }
   SlabSet& slabs = core.spaces->slabs();
   slots_.resize(slabs.count());
-  live_.resize(slabs.count());
   usable_.resize(slabs.count());
   for (std::uint16_t id = 0; id < slabs.count(); ++id) {
     const Slab& slab = slabs.slab(SlabId{id});
     const std::uint32_t slot_count = slab.slot_count();
     slots_[id].resize(slot_count);
-    live_[id] = slab.live_count();
     usable_[id] = slab.usable_count();
     for (std::uint32_t slot = 0; slot < slot_count; ++slot) {
       slots_[id][slot] = {slab.state(SlotId{slot}), slab.generation(SlotId{slot})};
@@ -69,13 +67,8 @@ void Watch::take_snapshot() {
   for (const Space* space : core.spaces->all()) {
     (void)world_.version_of(space->number);
   }
-  pages_free_.clear();
-  for (std::uint16_t family = 0; family < catalog.families(); ++family) {
-    pages_free_.push_back(catalog.pages_free(FamilyNo{family}));
-  }
-  evictions_ = core.counters.pages_evicted_l3;
   spill_failures_ = core.counters.spill_failures;
-  steps_failed_ = core.counters.steps_failed;
+  evicted_.clear();
   unreachable_ = core.counters.parts_unreachable;
   commit_failures_ = commits_failed(core.counters);
 }
@@ -169,9 +162,8 @@ void Watch::trace_lost(const SeenPart& was, bool page_gone) {
   const Core& core = world_.core();
   const Slab& slab = core.spaces->slabs().slab(was.slab);
   world_.trace.add("lost", static_cast<std::uint64_t>(was.l3), page_gone ? 1 : 0,
-                   core.counters.pages_evicted_l3 - evictions_, was.slot.value);
-  world_.trace.add("of slab", slab.live_count(), live_[was.slab.value], slab.slot_count(),
-                   slab.open_steps());
+                   evicted_.size(), was.slot.value);
+  world_.trace.add("of slab", slab.live_count(), slab.slot_count(), slab.open_steps());
   const StepLedger& ledger = core.spaces->slabs().ledger(slab.volume());
   world_.trace.add("of volume", slab.volume(), ledger.free_bytes(), slab.step_bytes(0),
                    core.counters.steps_failed);
@@ -227,8 +219,7 @@ void Watch::check_lost_part(PageId id, std::uint32_t part, bool page_gone) {
   if (was.l3 == L3State::written && flush_failed) {
     return;
   }
-  // While the index is rebuilt, a page that was evicted may have come back at once.
-  if ((page_gone || core.counters.index_rebuilds > 0) && eviction_was_due(id)) {
+  if (was_evicted(seen)) {
     ++world_.tally.evicted;
     return;
   }

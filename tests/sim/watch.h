@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// watch: looks into the engine after every call and compares with the look before.
+// watch: looks into the engine after every call and compares with the look before; evictions it
+// judges at the moment they are decided.
 //
 //   law 2  a durable part goes only because its page was forgotten, its slot was damaged, or its
-//          page was the oldest idle one of a full slab
+//          page was evicted: the oldest idle one where room was needed
 //   law 3  a slot that is being written is named by no committed row; `walk`: every frame and slot
 //          has exactly one owner or is free
 //   cold start load reads only header blocks, only of slots that rows of the same shard name
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/sim/world.h"
@@ -24,11 +26,12 @@ inline std::string name_of(const char* what, std::uint64_t a, std::uint64_t b, s
          std::to_string(c) + ")";
 }
 
-class Watch {
+class Watch final : public EvictionObserver {
  public:
   explicit Watch(World& world) : world_(world) {}
 
   void observe();
+  void evicting(PageId page, SlabId slab, EvictionCause cause) override;
   // Law 3 over the whole catalog. `at_rest` also expects that nothing is in flight or held.
   void walk(bool at_rest);
   // At rest with an index that takes rows: no slot waits for a commit that nobody asks for.
@@ -88,12 +91,10 @@ class Watch {
   void check_lost_dirty(PageId id, std::uint32_t part, bool page_gone);
   void trace_lost(const SeenPart& was, bool page_gone);
   void check_lost_part(PageId id, std::uint32_t part, bool page_gone);
-  bool eviction_was_due(PageId id);
-  bool came_and_went(SlabId slab);
-  std::uint32_t live_most(SlabId slab);
-  bool was_due_in(SlabId slab, PageId page, std::uint32_t part);
-  bool stood_still(PageId id);
-  bool was_oldest(SlabId slab, PageId page, std::uint32_t part);
+  void look_for_lowered();
+  void check_slot_is_needed(SlabId slab);
+  void check_oldest(SlabId slab, PageId page);
+  bool was_evicted(const SeenPage& seen) const;
   void check_reads();
   void take_snapshot();
   void see_page(PageId id);
@@ -117,10 +118,9 @@ class Watch {
   std::vector<SeenPage> pages_;
   std::vector<SeenPart> parts_;
   std::vector<std::vector<SeenSlot>> slots_;
-  std::vector<std::uint32_t> live_;    // by slab
-  std::vector<std::uint32_t> usable_;
+  std::vector<std::uint32_t> usable_;  // by slab
+  std::vector<std::pair<SpaceNo, PageHash>> evicted_;  // since the last look
   bool clearing_ = false;
-  std::vector<std::uint32_t> pages_free_;  // by family
   std::vector<std::vector<StepState>> steps_;  // by slab
   bool lowered_ = false;            // a start found more than the budget of this life
   std::uint64_t sequence_ = 0;      // of the model, at the last look
@@ -128,9 +128,7 @@ class Watch {
     return counters.commit_failures + counters.flush_failures;
   }
   std::uint64_t commit_failures_ = 0;
-  std::uint64_t evictions_ = 0;
   std::uint64_t spill_failures_ = 0;
-  std::uint64_t steps_failed_ = 0;
   std::uint64_t unreachable_ = 0;
   std::vector<Remembered> remembered_;
   // What a crash left unfinished may be found by a rebuild, with a payload that is torn.

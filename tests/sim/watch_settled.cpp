@@ -181,7 +181,7 @@ void Watch::check_lost_dirty(PageId id, std::uint32_t part, bool page_gone) {
   const SeenPage& seen = pages_[id.value];
   const std::uint32_t version = world_.version_of(seen.space);
   const std::uint32_t page = world_.scenario.universe.find(seen.hash);
-  const bool evicted = page_gone && counters.pages_evicted_l3 != evictions_;
+  const bool evicted = page_gone && was_evicted(seen);
   const bool failed = counters.spill_failures != spill_failures_ ||
                       commits_failed(counters) != commit_failures_;
   if (world_.scenario.options.spill.policy == SpillPolicy::write_back && !evicted && !failed &&

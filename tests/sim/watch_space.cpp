@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// watch_space: whether an eviction was due, and what happens to preallocation steps.
+// watch_space: whether an eviction is due, and what happens to preallocation steps.
 #include <algorithm>
 
 #include "tests/sim/watch.h"
@@ -8,28 +8,21 @@ namespace hc::sim {
 
 namespace {
 
-// More new pages than this in one operation are not drawn, so a catalog with more free records was
+// More new pages than this in one operation are not drawn, so a catalog with more free records is
 // not full.
 constexpr std::uint32_t kNewPagesMax = 16;
 
 }  // namespace
 
-// A step gives way only if no open step of another family on its volume that might have is older by
-// more than what the engine is allowed to overlook, and never under a reader.
+// Never under a reader.
 void Watch::check_steps() {
   if (!world_.has_catalog()) {
     steps_.clear();
     lowered_ = false;
     return;
   }
+  look_for_lowered();
   SlabSet& slabs = world_.core().spaces->slabs();
-  for (std::uint16_t volume = 0; volume < slabs.volume_count(); ++volume) {
-    lowered_ = lowered_ || slabs.ledger(volume).over_budget();
-  }
-  for (std::uint16_t id = 0; id < slabs.count(); ++id) {
-    const Slab& slab = slabs.slab(SlabId{id});
-    lowered_ = lowered_ || slab.slots_present() > slab.slots_max();
-  }
   steps_.resize(slabs.count());
   for (std::uint16_t id = 0; id < slabs.count(); ++id) {
     const Slab& slab = slabs.slab(SlabId{id});
@@ -52,113 +45,87 @@ void Watch::check_steps() {
   }
 }
 
-bool Watch::eviction_was_due(PageId id) {
+// A start may find more than the budget of this life.
+void Watch::look_for_lowered() {
+  SlabSet& slabs = world_.core().spaces->slabs();
+  for (std::uint16_t volume = 0; volume < slabs.volume_count(); ++volume) {
+    lowered_ = lowered_ || slabs.ledger(volume).over_budget();
+  }
+  for (std::uint16_t id = 0; id < slabs.count(); ++id) {
+    const Slab& slab = slabs.slab(SlabId{id});
+    lowered_ = lowered_ || slab.slots_present() > slab.slots_max();
+  }
+}
+
+// Nothing of the page has changed yet.
+void Watch::evicting(PageId id, SlabId slab, EvictionCause cause) {
   Core& core = world_.core();
-  if (core.counters.pages_evicted_l3 == evictions_) {
-    return false;
-  }
   const Catalog& catalog = *core.catalog;
-  for (std::uint32_t at = 0; at < catalog.parts_per_page(id); ++at) {
-    const SeenPart& was = parts_[catalog.ref(id, at).value];
-    const bool had_slot = was.l3 >= L3State::writing;
-    if (had_slot) {
-      const Slab& slab = core.spaces->slabs().slab(was.slab);
-      // Its step gave way: the law of steps is check_steps.
-      const bool moved = slab.step_state(slab.step_of(was.slot)) != StepState::open ||
-                         core.counters.steps_failed != steps_failed_;
-      if (moved || was_due_in(was.slab, id, at)) {
-        return true;
-      }
+  const Page& page = catalog.page(id);
+  evicted_.emplace_back(page.space, page.hash);
+  look_for_lowered();
+  world_.laws.expect(page.in_use && !page.doomed && page.holds == 0 && page.busy == 0, 2,
+                     "a page is evicted that is in use");
+  if (cause == EvictionCause::slot) {
+    check_slot_is_needed(slab);
+  } else if (cause == EvictionCause::record) {
+    world_.laws.expect(catalog.pages_free(page.family) < kNewPagesMax, 2,
+                       "a page is evicted for a record although records are free");
+  } else {
+    const Slab& at = core.spaces->slabs().slab(slab);
+    bool gives_way = false;
+    for (std::uint32_t part = 0; part < catalog.parts_per_page(id); ++part) {
+      const Part& now = catalog.part(catalog.ref(id, part));
+      gives_way = gives_way || (now.l3 >= L3State::written && now.slab == slab &&
+                                at.step_state(at.step_of(now.slot)) != StepState::open);
     }
-    // A rebuild may have found the part since the last look, or a spill have written it, on any
-    // volume: also one that was repeated, elsewhere, after a write or flush had failed.
-    const Family& family = core.family_of(id);
-    for (std::uint16_t volume = 0; volume < family.volume_count(); ++volume) {
-      const auto& slab = family.slab(at, volume);
-      const bool had = slab && (came_and_went(*slab) ||
-                                (core.counters.index_rebuilds > 0 && !had_slot));
-      if (had && was_due_in(*slab, id, at)) {
-        return true;
-      }
-    }
+    world_.laws.expect(gives_way, 2, "a page is evicted for a step that it is not in");
+    return;  // as old as the whole step
   }
-  return false;
+  check_oldest(slab, id);
 }
 
-// Whether a slot was written and given up since the last look.
-bool Watch::came_and_went(SlabId id) {
-  const Slab& slab = world_.core().spaces->slabs().slab(id);
-  for (std::uint32_t slot = 0; slot < slab.slot_count(); ++slot) {
-    if (slab.state(SlotId{slot}) == SlotState::limbo &&
-        slab.generation(SlotId{slot}) != slots_[id.value][slot].generation) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// The slab, or the catalog, had no room, and no idle page there is older.
-bool Watch::was_due_in(SlabId id, PageId page, std::uint32_t at) {
+// The slab has as many live pages as it may.
+void Watch::check_slot_is_needed(SlabId id) {
   Core& core = world_.core();
   const Slab& slab = core.spaces->slabs().slab(id);
-  const bool catalog_full = pages_free_[core.catalog->page(page).family.value] < kNewPagesMax;
-  // With one family the room of a slab is what its steps come to, less what is set aside.
+  const std::uint32_t reserve = core.family_of(id).shares[slab.volume()].reserve_slots;
+  world_.laws.expect(slab.live_count() + reserve >= slab.usable_count(), 2,
+                     "a page is evicted from a slab that has free slots");
+  // With one family the room of a slab is what all its steps come to, also those it has not got
+  // yet, unless the space for them could not be had.
   const bool alone = core.spaces->family_count() == 1;
-  const std::uint32_t usable =
-      slab.slots_max() - std::min(slab.slots_max(), slab.quarantined_count());
-  const std::uint32_t reserve = std::min(core.family_of(id).shares[slab.volume()].reserve_slots,
-                                         usable == 0 ? 0 : usable - 1);
-  const bool short_of_space = core.counters.steps_failed > 0 || lowered_;
-  const bool slab_full = !alone || short_of_space || live_most(id) >= usable - reserve;
-  return (slab_full || catalog_full) && was_oldest(id, page, at);
+  if (alone && core.counters.steps_failed == 0 && !lowered_) {
+    const std::uint32_t room =
+        slab.slots_max() - std::min(slab.slots_max(), slab.quarantined_count());
+    world_.laws.expect(slab.live_count() + reserve >= room, 2,
+                       "a page is evicted from a slab that could have grown");
+  }
 }
 
-// The most live slots that the slab can have had since the last look.
-std::uint32_t Watch::live_most(SlabId id) {
-  const Slab& slab = world_.core().spaces->slabs().slab(id);
-  std::uint32_t most = live_[id.value];
-  for (std::uint32_t slot = 0; slot < slab.slot_count(); ++slot) {
-    most += slab.generation(SlotId{slot}) != slots_[id.value][slot].generation ? 1U : 0U;
+// No page with a slot in this slab that could go instead was accessed earlier.
+void Watch::check_oldest(SlabId slab, PageId id) {
+  Core& core = world_.core();
+  const Catalog& catalog = *core.catalog;
+  const LruList& order = core.slot_order.order(slab);
+  bool is_here = false;
+  for (std::uint32_t slot = order.oldest(); slot != kNone32; slot = order.newer_than(slot)) {
+    const PageId other = catalog.page_of(core.slot_order.owner(slab, slot));
+    const Page& page = catalog.page(other);
+    is_here = is_here || other == id;
+    if (page.holds == 0 && page.busy == 0 && page.last_access < catalog.page(id).last_access) {
+      world_.trace.add("older", slab.value, slot, page.last_access,
+                       catalog.page(id).last_access);
+      world_.laws.broken(2, "a page is evicted although an older one could go");
+    }
   }
-  return most;
+  world_.laws.expect(is_here, 2, "a page is evicted that has no slot where room is needed");
 }
 
-// No part of it was written again meanwhile, as after a failed flush: the page was busy then.
-bool Watch::stood_still(PageId id) {
-  Catalog& catalog = *world_.core().catalog;
-  for (std::uint32_t at = 0; at < catalog.parts_per_page(id); ++at) {
-    const Part& now = catalog.part(catalog.ref(id, at));
-    const SeenPart& seen = parts_[catalog.ref(id, at).value];
-    if (now.generation != seen.generation) {
-      return false;
-    }
-  }
-  return true;
-}
-
-// No page that is in this slab now, was there before and was idle, is older.
-bool Watch::was_oldest(SlabId slab, PageId id, std::uint32_t part) {
-  Catalog& catalog = *world_.core().catalog;
-  for (std::uint32_t other = 0; other < pages_.size(); ++other) {
-    const Page& now = catalog.page(PageId{other});
-    const SeenPage& before = pages_[other];
-    const bool same = before.linked && now.in_use && !now.doomed && now.hash == before.hash &&
-                      now.space == before.space && now.family == catalog.page(id).family;
-    if (!same) {
-      continue;
-    }
-    const Part& there = catalog.part(catalog.ref(PageId{other}, part));
-    const SeenPart& seen = parts_[catalog.ref(PageId{other}, part).value];
-    const bool stored = seen.l3 >= L3State::written && there.l3 >= L3State::written &&
-                        seen.slab == slab && there.slab == slab;
-    const bool idle =
-        before.idle && now.holds == 0 && now.busy == 0 && stood_still(PageId{other});
-    if (other != id.value && stored && idle &&
-        now.last_access < pages_[id.value].last_access) {
-      return false;
-    }
-  }
-  return true;
+bool Watch::was_evicted(const SeenPage& seen) const {
+  return std::any_of(evicted_.begin(), evicted_.end(), [&](const auto& page) {
+    return page.first == seen.space && page.second == seen.hash;
+  });
 }
 
 }  // namespace hc::sim
