@@ -113,6 +113,10 @@ struct Core {
   bool rebuilding = false;                // slots are being scanned and may become free
   std::uint64_t moves = 0;                // raised by whatever may let waiting work go on
 
+  // Changes when waiting work may go on: what it waits for moved, or an item of an operation, which
+  // a load may wait for, came free.
+  std::uint64_t progress() const { return moves + ops.items_freed(); }
+
   Family& family_of(PageId page) { return spaces->family(catalog->page(page).family); }
   Family& family_of(PartRef ref) { return family_of(catalog->page_of(ref)); }
   Family& family_of(SlabId slab) const { return spaces->family_of(slab); }

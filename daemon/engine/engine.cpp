@@ -96,7 +96,7 @@ void Engine::turn(Instant now) {
   }
   std::uint64_t moves_before = 0;
   do {
-    moves_before = core_->moves;
+    moves_before = core_->progress();
     events_.clear();
     io_->poll(now, events_);
     count_io();
@@ -107,7 +107,7 @@ void Engine::turn(Instant now) {
     turn_loading();
     turn_works();
     turn_clear();
-  } while (!events_.empty() || core_->moves != moves_before);
+  } while (!events_.empty() || core_->progress() != moves_before);
 }
 
 Instant Engine::next_deadline() const {

@@ -223,7 +223,6 @@ void OpEnds::free_item(std::uint32_t index) {
     core.ops.remove_waiter(*core.catalog, index);
   }
   core.ops.free_item(index);
-  ++core.moves;  // a load may wait for an item
   if (item.holds_page) {
     drop_hold(core.catalog->page_of(item.part));
   }

@@ -78,6 +78,7 @@ void OpTable::free_item(std::uint32_t index) {
   item.in_use = false;
   ++item.use;
   free_items_.push_back(index);
+  ++items_freed_;
 }
 
 void OpTable::add_waiter(Catalog& catalog, std::uint32_t index) {

@@ -27,6 +27,7 @@ class OpTable {
   void free_item(std::uint32_t item);
   Item& item(std::uint32_t index) { return items_[index]; }
   std::uint32_t items_free() const { return static_cast<std::uint32_t>(free_items_.size()); }
+  std::uint64_t items_freed() const { return items_freed_; }  // so far
   std::uint32_t items_max() const { return static_cast<std::uint32_t>(items_.size()); }
 
   void add_waiter(Catalog& catalog, std::uint32_t item);
@@ -39,6 +40,7 @@ class OpTable {
   std::vector<std::uint32_t> active_at_;
   std::vector<Item> items_;
   std::vector<std::uint32_t> free_items_;
+  std::uint64_t items_freed_ = 0;
 };
 
 }  // namespace hc

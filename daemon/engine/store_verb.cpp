@@ -209,7 +209,6 @@ void Verbs::fail_store_copy(std::uint32_t item_index, Code code) {
   const PageId page = core_.catalog->page_of(item.part);
   const bool doomed = core_.catalog->page(page).doomed;
   core_.ops.free_item(item_index);
-  ++core_.moves;
   // Its own operation first: it may wait for this very fill with another item.
   core_.ops.op(item.op).ending ? ends_.continue_end(item.op)
                                : ends_.end(item.op, doomed ? Code::cancelled : code);

@@ -128,7 +128,6 @@ void Verbs::free_if_done(std::uint32_t index) {
     core_.ops.remove_waiter(*core_.catalog, index);
   }
   core_.ops.free_item(index);
-  ++core_.moves;  // a load may wait for an item
 }
 
 void Verbs::part_resident(PartRef ref) {

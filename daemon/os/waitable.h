@@ -7,8 +7,8 @@ namespace hc {
 class Waitable {
  public:
   virtual ~Waitable() = default;
-  // Readable once `poll` of the same object has something to answer; `poll` empties it again. Watch
-  // it level-triggered. It may be readable for nothing, never unreadable with something to answer.
+  // Becomes readable when `poll` of the same object has something to answer. Watch it by its edge:
+  // it may stay readable over what `poll` has answered already.
   virtual int event_fd() const = 0;
 };
 

@@ -172,7 +172,7 @@ TEST_CASE("as many jobs as allowed are in flight, one more is busy, and all comp
   std::vector<std::uint8_t> frame(4096);
   auto epoll = Epoll::create();
   REQUIRE(epoll);
-  REQUIRE(epoll->add(copier->event_fd(), Trigger::level, 1));
+  REQUIRE(epoll->add(copier->event_fd(), Trigger::edge, 1));
   for (std::uint64_t ticket = 0; ticket < kCopyJobsMax; ++ticket) {
     REQUIRE(copier->submit({CopyKind::sum, frame.data(), frame.size(), 0, {}, ticket}) == Code::ok);
   }

@@ -158,7 +158,7 @@ TEST_CASE("poll answers nothing until the batch is through, and the event tells 
   REQUIRE(index->open(identity_of(1)));
   auto epoll = Epoll::create();
   REQUIRE(epoll);
-  REQUIRE(epoll->add(index->event_fd(), Trigger::level, 1));
+  REQUIRE(epoll->add(index->event_fd(), Trigger::edge, 1));
   CHECK_FALSE(index->poll().has_value());
   CHECK(epoll->wait(0).empty());
 
