@@ -25,7 +25,7 @@ void Forget::stop_spill(PartRef ref) {
     core.catalog->unsettled().remove(ref.value);
   }
   if (part.l3 == L3State::queued || part.l3 == L3State::writing || part.l3 == L3State::written) {
-    works_.events->part_spill_failed(ref, Code::cancelled);
+    works_.events->part_spill_failed(ref, Code::retry);
   }
 }
 

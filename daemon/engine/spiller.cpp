@@ -87,7 +87,7 @@ void Spiller::purge_doomed(std::deque<PartRef>& queue) {
   for (const PartRef ref : all) {
     if (works_.core.catalog->page(works_.core.catalog->page_of(ref)).doomed) {
       --queued_;
-      fail(ref, Code::cancelled);
+      fail(ref, Code::retry);
     } else {
       queue.push_back(ref);
     }
@@ -133,7 +133,7 @@ Spiller::Step Spiller::start_front(std::deque<PartRef>& queue) {
   Part& part = core.catalog->part(ref);
   HC_CHECK(part.l3 == L3State::queued);
   if (core.catalog->page(core.catalog->page_of(ref)).doomed) {
-    fail(ref, Code::cancelled);
+    fail(ref, Code::retry);
     return Step::next;
   }
   const std::uint16_t volume = core.volume_of_part(ref);
@@ -248,7 +248,7 @@ void Spiller::fail(PartRef ref, Code code) {
   part.generation = kNoGeneration;
   if (core.catalog->unsettled().contains(ref.value)) {
     core.catalog->unsettled().remove(ref.value);
-    if (code != Code::cancelled) {  // cancelled: forgotten, nobody misses it
+    if (code != Code::retry) {  // retry: forgotten, nobody misses it
       core.ledger.lose(part.barrier, code);
     }
   }

@@ -211,7 +211,7 @@ void Verbs::fail_store_copy(std::uint32_t item_index, Code code) {
   core_.ops.free_item(item_index);
   // Its own operation first: it may wait for this very fill with another item.
   core_.ops.op(item.op).ending ? ends_.continue_end(item.op)
-                               : ends_.end(item.op, doomed ? Code::cancelled : code);
+                               : ends_.end(item.op, doomed ? Code::retry : code);
   discard_fill(item.part);
   refill(item.part, Code::retry);
   works_.pages.drop_busy(page);

@@ -122,7 +122,7 @@ void Clients::judge_store(SimSession& session, const SimOp& op, const Completion
                      "a store fails because another one that it waited for has failed");
   world_.laws.expect(code != Code::memory_fault || op.faulted, 4,
                      "a store fails for memory that is not its own");
-  world_.laws.expect(code != Code::cancelled || op.cancelled || forgotten, 4,
+  world_.laws.expect(code != Code::cancelled || op.cancelled, 4,
                      "a store is cancelled that nobody cancelled");
 }
 

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// main: hc_group_sim, which runs seeds of the simulated group.
+#include <charconv>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/sim/group/group_driver.h"
+
+namespace {
+
+constexpr std::uint32_t kTicks = 300;
+
+struct Arguments {
+  std::uint64_t first = 0;
+  std::uint64_t last = 0;
+  bool verbose = false;
+  bool good = false;
+};
+
+int usage() {
+  std::fputs("hc_group_sim --seed N | --seeds A..B [--verbose]\n", stderr);
+  return 64;
+}
+
+bool read_number(std::string_view text, std::uint64_t& out) {
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), out);
+  return !text.empty() && read.ec == std::errc{} && read.ptr == text.data() + text.size();
+}
+
+Arguments read_arguments(const std::vector<std::string_view>& given) {
+  Arguments out;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (given[i] == "--verbose") {
+      out.verbose = true;
+      continue;
+    }
+    if (i + 1 == given.size()) {
+      return {};
+    }
+    const std::string_view value = given[i + 1];
+    const std::size_t dots = value.find("..");
+    if (given[i] == "--seed") {
+      out.good = read_number(value, out.first);
+      out.last = out.first;
+    } else if (given[i] == "--seeds" && dots != std::string_view::npos) {
+      out.good = read_number(value.substr(0, dots), out.first) &&
+                 read_number(value.substr(dots + 2), out.last) && out.first <= out.last;
+    } else {
+      return {};
+    }
+    ++i;
+  }
+  return out;
+}
+
+void run_seed(std::uint64_t seed, bool verbose) {
+  hc::sim::Trace* trace = nullptr;
+  hc::sim::GroupDriver driver(seed, kTicks, [&](int law, const std::string& what) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "seed %" PRIu64 ": law %d is broken: %s\n", seed, law, what.c_str());
+    if (trace != nullptr) {
+      trace->print_tail(stderr);
+    }
+    std::fprintf(stderr, "replay: hc_group_sim --seed %" PRIu64 " --verbose\n", seed);
+    std::exit(2);
+  });
+  trace = &driver.trace();
+  trace->set_verbose(verbose);
+  driver.run();
+  const hc::sim::GroupTally& tally = driver.tally();
+  std::printf("seed %" PRIu64 " digest %016" PRIx64 " ticks %" PRIu64 " reduces %" PRIu64
+              " requests %" PRIu64 " held %" PRIu64 " admitted %" PRIu64 " pages %" PRIu64
+              " recomputed %" PRIu64 " stored %" PRIu64 " diverged %" PRIu64 " deaths %" PRIu64
+              " abandoned %" PRIu64 "\n",
+              seed, driver.trace().digest(), tally.ticks, tally.reduces, tally.requests,
+              tally.held, tally.admitted, tally.pages_admitted, tally.recomputed, tally.stored,
+              tally.divergences, tally.deaths, tally.abandoned);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Arguments arguments = read_arguments({argv + 1, argv + argc});
+  if (!arguments.good) {
+    return usage();
+  }
+  for (std::uint64_t seed = arguments.first; seed <= arguments.last; ++seed) {
+    run_seed(seed, arguments.verbose);
+  }
+  return 0;
+}
