@@ -28,15 +28,6 @@ GroupDriver::GroupDriver(std::uint64_t seed, std::uint32_t ticks, Laws::Handler 
   }
 }
 
-template <typename Fn>
-auto GroupDriver::on_all(const char* what, Fn&& fn) {
-  const auto first = fn(*ranks_.front());
-  for (std::size_t i = 1; i < ranks_.size(); ++i) {
-    laws_.expect(fn(*ranks_[i]) == first, 1, what);
-  }
-  return first;
-}
-
 PrefixMatch GroupDriver::match(std::uint32_t number) {
   PrefixMatch out;
   on_all("ranks match a prompt differently", [&](SimRank& rank) {

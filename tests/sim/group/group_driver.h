@@ -47,7 +47,13 @@ class GroupDriver {
 
   // Does `fn` on every rank and expects equal answers; the answer of rank 0.
   template <typename Fn>
-  auto on_all(const char* what, Fn&& fn);
+  auto on_all(const char* what, Fn&& fn) {
+    const auto first = fn(*ranks_.front());
+    for (std::size_t i = 1; i < ranks_.size(); ++i) {
+      laws_.expect(fn(*ranks_[i]) == first, 1, what);
+    }
+    return first;
+  }
 
   void tick(bool offers);
   void act(bool offers);
