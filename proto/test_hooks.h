@@ -6,7 +6,7 @@
 //   HC_MUTANT(name)           true if the named small bug is switched on
 //
 // A build without HC_TEST_HOOKS has none of it: no code, no symbol, no name. With it (the programs
-// hicached_hooks and hc_sim_hooks, which only tests run) tests/hooks says what each one does, from
+// hicached_hooks, hc_sim_hooks and hc_group_sim_hooks, which only tests run) tests/hooks says what each one does, from
 // the environment. Owner: any thread. These two lists are the only ones: a name that is not in them
 // does not compile, and the tests want each of them used.
 #pragma once
@@ -104,11 +104,31 @@
   X(epoch_not_raised) \
   X(slab_files_kept)
 
+// Of what ranks decide together (client/reload), for hc_group_sim_hooks.
+#define HC_GROUP_MUTANTS(X) \
+  X(input_taken_at_once) \
+  X(reduce_skipped_when_idle) \
+  X(late_landing_kept) \
+  X(failure_called_landed) \
+  X(deadline_ignored) \
+  X(digest_over_local_facts) \
+  X(divergence_ignored) \
+  X(instances_ignored) \
+  X(failed_store_adopted) \
+  X(quota_kept) \
+  X(local_state_believed) \
+  X(admitted_in_order) \
+  X(anchor_unchecked) \
+  X(lease_dropped_at_admit) \
+  X(first_waiter_only) \
+  X(drain_skipped) \
+  X(one_round_is_enough)
+
 namespace hc {
 
 #define HC_HOOK_ENTRY(name) name,
 enum class Failpoint { HC_FAILPOINTS(HC_HOOK_ENTRY) };
-enum class Mutant { HC_MUTANTS(HC_HOOK_ENTRY) };
+enum class Mutant { HC_MUTANTS(HC_HOOK_ENTRY) HC_GROUP_MUTANTS(HC_HOOK_ENTRY) };
 #undef HC_HOOK_ENTRY
 
 void pass_failpoint(Failpoint point);

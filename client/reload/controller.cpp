@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -128,7 +129,7 @@ Decline Controller::take_offer(RequestId request, Suffix suffix) {
 }
 
 Decline Controller::offer(RequestId request, Suffix suffix) {
-  if (is_encoded_) {
+  if (is_encoded_ && !HC_MUTANT(input_taken_at_once)) {
     inputs_.push_back(OfferInput{request, std::move(suffix)});
     return Decline::none;
   }
@@ -166,7 +167,7 @@ void Controller::take_release(RequestId request) {
 }
 
 void Controller::release(RequestId request) {
-  if (is_encoded_) {
+  if (is_encoded_ && !HC_MUTANT(input_taken_at_once)) {
     inputs_.push_back(request);
     return;
   }
@@ -190,8 +191,17 @@ std::optional<std::uint64_t> Controller::begin_store(const PageRun& path, std::u
   return epoch_ << kEpochShift | stores_.begin(std::move(store));
 }
 
+// Of this rank; local.
+bool Controller::has_answered_all() const {
+  return std::all_of(ops_.begin(), ops_.end(),
+                     [](const ReloadOp& op) { return !op.in_use || op.answered; });
+}
+
 bool Controller::needs_tick() {
   ++passes_;
+  if (HC_MUTANT(reduce_skipped_when_idle) && candidates_.empty() && has_answered_all()) {
+    return false;
+  }
   return is_open() || (!stores_.is_empty() && passes_ % kStorePasses == 0);
 }
 
@@ -226,7 +236,7 @@ bool Controller::reload_ended(ReloadOpId id, bool landed, LeaseHandle lease) {
   op->failed = !landed;
   if (op->phase == ReloadPhase::draining) {
     ++counters_.late_landings;
-    return false;
+    return HC_MUTANT(late_landing_kept);
   }
   op->lease = lease;
   return true;
@@ -248,6 +258,7 @@ void Controller::daemon_lost() {
   for (ReloadOp& op : ops_) {
     op.failed = op.failed || (op.in_use && op.answered);
   }
+  stores_.lose_leases();
 }
 
 ReloadState Controller::state_of(const ReloadOp& op, std::uint64_t now_ms) const {
@@ -255,7 +266,11 @@ ReloadState Controller::state_of(const ReloadOp& op, std::uint64_t now_ms) const
     return op.answered ? ReloadState::landed : ReloadState::pending;
   }
   if (op.answered) {
-    return op.failed ? ReloadState::failed : ReloadState::landed;
+    const bool failed = op.failed && !HC_MUTANT(failure_called_landed);
+    return failed ? ReloadState::failed : ReloadState::landed;
+  }
+  if (HC_MUTANT(deadline_ignored)) {
+    return ReloadState::pending;
   }
   return op.deadline_ms && now_ms >= *op.deadline_ms ? ReloadState::expired
                                                      : ReloadState::pending;
@@ -263,6 +278,9 @@ ReloadState Controller::state_of(const ReloadOp& op, std::uint64_t now_ms) const
 
 DecisionDigest Controller::seen_digest() const {
   DecisionDigest out = digest_;
+  if (HC_MUTANT(digest_over_local_facts)) {
+    out.add(has_answered_all() ? 1 : 0);
+  }
   out.add(tree_.fingerprint());
   out.add(stores_.size());
   for (const std::uint32_t pages : quota_.used()) {

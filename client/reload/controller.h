@@ -6,6 +6,7 @@
 // from inputs and reduced vectors alone.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -120,8 +121,9 @@ class Controller {
   [[nodiscard]] bool store_ended(std::uint64_t store, bool durable, LeaseHandle lease);
   // The daemon of this rank has gone, and every lease with it; reloads in flight end by themselves.
   void daemon_lost();
-  // Daemon instances that this rank has attached to, from 1.
-  void set_instances(std::uint64_t instances) { instances_ = instances; }
+  // This rank is attached to a daemon that has none of its leases. Beyond what is agreed, so that it
+  // is seen whatever the other ranks' daemons have been through.
+  void daemon_came_anew() { instances_ = std::max(instances_, agreed_instances_) + 1; }
 
   // --- the tick ---------------------------------------------------------------------------------
   const AgreementVector& encode(std::uint64_t now_ms);
@@ -156,6 +158,7 @@ class Controller {
   ReloadOp* find(ReloadOpId id);
   ReloadState state_of(const ReloadOp& op, std::uint64_t now_ms) const;
   DecisionDigest seen_digest() const;
+  bool has_answered_all() const;
 
   void apply_instances(const AgreementVector& reduced, ReloadDecisions& out);
   void apply_stores(const AgreementVector& reduced, ReloadDecisions& out);
@@ -166,6 +169,7 @@ class Controller {
   bool start(Candidate& candidate, std::uint32_t pages, ReloadDecisions& out);
   void apply_late_releases();
   void apply_inputs(ReloadDecisions& out);
+  bool has_older(const ReloadOp& op) const;
   void admit(ReloadOp& op, ReloadDecisions& out);
   void recompute(std::vector<RequestId>& waiters, Recompute reason, ReloadDecisions& out);
   void drain(ReloadOp& op);

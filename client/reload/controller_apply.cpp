@@ -5,6 +5,7 @@
 
 #include "client/reload/controller.h"
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -45,7 +46,7 @@ void Controller::apply(const AgreementVector& reduced, ReloadDecisions& out) {
   const bool is_agreed = reduced.is_equal(AgreementVector::kSequence) &&
                          reduced.is_equal(AgreementVector::kEpoch) &&
                          reduced.is_equal(AgreementVector::kDigest);
-  if (is_agreed) {
+  if (is_agreed || HC_MUTANT(divergence_ignored)) {
     ++sequence_;
     apply_late_releases();
     apply_instances(reduced, out);
@@ -76,7 +77,7 @@ void Controller::abandon(ReloadDecisions& out) {
 void Controller::apply_instances(const AgreementVector& reduced, ReloadDecisions& out) {
   const auto highest =
       static_cast<std::uint64_t>(reduced.highest(AgreementVector::kInstances));
-  if (highest <= agreed_instances_) {
+  if (highest <= agreed_instances_ || HC_MUTANT(instances_ignored)) {
     return;
   }
   agreed_instances_ = highest;
@@ -92,6 +93,7 @@ void Controller::settle_store(std::uint64_t sequence, StoreLedger::Store& store,
   digest_.add(sequence << 1 | (durable ? 1U : 0U));
   out.stores.push_back({epoch_ << kEpochShift | sequence, durable});
   const PageRun path{store.path, store.owners};
+  durable = durable || HC_MUTANT(failed_store_adopted);
   if (!durable || !tree_.adopt_stored(path, store.first, {store.lease, store.charged})) {
     quota_.give_back(store.charged);
     releases_.push_back(store.lease);
@@ -114,7 +116,9 @@ void Controller::apply_states(const AgreementVector& reduced, ReloadDecisions& o
     if (op.phase == ReloadPhase::reading) {
       apply_reading(op, state, out);
     } else if (state == static_cast<std::int64_t>(ReloadState::landed)) {
-      quota_.give_back(op.charged);
+      if (!HC_MUTANT(quota_kept)) {
+        quota_.give_back(op.charged);
+      }
       close(op);
     }
   }
@@ -124,6 +128,12 @@ void Controller::apply_reading(ReloadOp& op, std::int64_t state, ReloadDecisions
   if (op.waiters.empty()) {
     ++counters_.unwanted;
     drain(op);
+    return;
+  }
+  if (HC_MUTANT(local_state_believed) && op.answered && !op.failed) {
+    state = static_cast<std::int64_t>(ReloadState::landed);
+  }
+  if (HC_MUTANT(admitted_in_order) && has_older(op)) {
     return;
   }
   if (state == static_cast<std::int64_t>(ReloadState::landed)) {
@@ -137,10 +147,19 @@ void Controller::apply_reading(ReloadOp& op, std::int64_t state, ReloadDecisions
   }
 }
 
+bool Controller::has_older(const ReloadOp& op) const {
+  return std::any_of(ops_.begin(), ops_.end(), [&](const ReloadOp& other) {
+    return other.in_use && other.phase == ReloadPhase::reading && other.id < op.id;
+  });
+}
+
 // On all ranks at once. Nothing writes to its frames any more, so it need not drain.
 void Controller::admit(ReloadOp& op, ReloadDecisions& out) {
   const PageRun pages = op.suffix.run(op.suffix.hashes.size());
-  const bool is_clean = anchor_is_clean(op.suffix);
+  const bool is_clean = HC_MUTANT(anchor_unchecked) || anchor_is_clean(op.suffix);
+  if (HC_MUTANT(lease_dropped_at_admit)) {
+    releases_.push_back(op.lease);
+  }
   if (!is_clean || !tree_.insert(op.suffix.anchor, pages, {op.lease, op.charged})) {
     recompute(op.waiters, is_clean ? Recompute::no_room : Recompute::anchor, out);
     releases_.push_back(op.lease);
@@ -154,6 +173,9 @@ void Controller::admit(ReloadOp& op, ReloadDecisions& out) {
     digest_.add(request.value);
     out.admits.push_back({request, count});
     ++counters_.admitted;
+    if (HC_MUTANT(first_waiter_only)) {
+      break;
+    }
   }
   counters_.pages_admitted += count;
   close(op);
@@ -179,6 +201,10 @@ void Controller::drain(ReloadOp& op) {
     releases_.push_back(std::exchange(op.lease, kNoLeaseHandle));
   } else {
     cancels_.push_back(op.id);
+  }
+  if (HC_MUTANT(drain_skipped)) {
+    quota_.give_back(op.charged);
+    close(op);
   }
 }
 
@@ -212,7 +238,8 @@ bool Controller::settle_count(Candidate& candidate, std::int64_t count, ReloadDe
     recompute(candidate.waiters, Recompute::too_short, out);
     return true;
   }
-  if (options_.trailing_kinds && candidate.agreed != pages) {
+  const bool is_steady = candidate.agreed == pages || HC_MUTANT(one_round_is_enough);
+  if (options_.trailing_kinds && !is_steady) {
     if (++candidate.rounds >= kRoundsMax) {
       recompute(candidate.waiters, Recompute::unsteady, out);
       return true;

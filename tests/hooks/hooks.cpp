@@ -28,7 +28,9 @@ namespace {
 
 #define HC_HOOK_NAME(name) std::string_view(#name),
 constexpr auto kFailpointNames = std::to_array({HC_FAILPOINTS(HC_HOOK_NAME)});
-constexpr auto kMutantNames = std::to_array({HC_MUTANTS(HC_HOOK_NAME)});
+constexpr auto kMutantNames =
+    std::to_array({HC_MUTANTS(HC_HOOK_NAME) HC_GROUP_MUTANTS(HC_HOOK_NAME)});
+constexpr std::size_t kMutantsOfDaemon = std::to_array({HC_MUTANTS(HC_HOOK_NAME)}).size();
 #undef HC_HOOK_NAME
 
 struct Plan {
@@ -87,8 +89,9 @@ void print_lists() {
   for (const std::string_view name : kFailpointNames) {
     std::printf("failpoint %.*s\n", static_cast<int>(name.size()), name.data());
   }
-  for (const std::string_view name : kMutantNames) {
-    std::printf("mutant %.*s\n", static_cast<int>(name.size()), name.data());
+  for (std::size_t i = 0; i < kMutantNames.size(); ++i) {
+    std::printf("%s %.*s\n", i < kMutantsOfDaemon ? "mutant" : "group_mutant",
+                static_cast<int>(kMutantNames[i].size()), kMutantNames[i].data());
   }
   std::fflush(stdout);
   std::_Exit(0);

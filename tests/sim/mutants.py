@@ -72,6 +72,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sim", required=True, help="hc_sim_hooks of a finished build")
     parser.add_argument("--table", default=str(HERE / "mutants.txt"))
+    parser.add_argument("--kind", default="mutant", help="of the list: mutant or group_mutant")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", help="one mutant")
     args = parser.parse_args()
@@ -80,7 +81,7 @@ def main():
         [args.sim], env=dict(os.environ, HICACHE_HOOKS="list"), capture_output=True, text=True,
         check=True,
     ).stdout  # fmt: skip
-    names = [line.split()[1] for line in listed.splitlines() if line.startswith("mutant ")]
+    names = [line.split()[1] for line in listed.splitlines() if line.split()[0] == args.kind]
     failed = 0
     for name in sorted(set(names) ^ set(table)):
         print(f"{name}: in only one of proto/test_hooks.h and {args.table}")

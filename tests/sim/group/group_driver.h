@@ -9,6 +9,7 @@
 //   5  a request is admitted in the tick of the last landing
 //   6  a divergence is seen in the same tick, and only then; afterwards the group works
 //   7  a daemon never has to give more than the quota
+//   8  what is reloaded is what every rank has found in its index
 #pragma once
 
 #include <cstdint>

@@ -119,6 +119,7 @@ void GroupDriver::take_decisions() {
   for (const auto& rank : ranks_) {
     check_equal(*rank);
     rank->carry_out(rank->decisions, tick_);
+    laws_.expect(rank->could_serve(), 8, "a reload is started that a rank has not got");
   }
   check_quota();
   for (const ReloadDecisions::Start& start : what.starts) {
@@ -168,7 +169,7 @@ void GroupDriver::reduce(bool offers) {
   for (SimRank* const rank : order) {
     rank->deliver(tick_, prng_);  // skew: others have encoded by now
     rank->answer_candidates();
-    reduced.reduce(rank->controller.encode(now_ms_));
+    reduced.reduce(rank->encode(now_ms_));
   }
   std::vector<ReloadOpId> landed;
   std::copy_if(ops_.begin(), ops_.end(), std::back_inserter(landed), [&](ReloadOpId op) {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // main: hc_group_sim, which runs seeds of the simulated group.
+#include <unistd.h>
+
 #include <charconv>
 #include <cinttypes>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,15 +18,18 @@ namespace {
 
 constexpr std::uint32_t kTicks = 300;
 
-struct Arguments {
+struct Range {
   std::uint64_t first = 0;
   std::uint64_t last = 0;
+};
+
+struct Arguments {
+  std::vector<Range> seeds;
   bool verbose = false;
-  bool good = false;
 };
 
 int usage() {
-  std::fputs("hc_group_sim --seed N | --seeds A..B [--verbose]\n", stderr);
+  std::fputs("hc_group_sim --seed N | --seeds A..B   (options add up) [--verbose]\n", stderr);
   return 64;
 }
 
@@ -31,6 +38,20 @@ bool read_number(std::string_view text, std::uint64_t& out) {
   return !text.empty() && read.ec == std::errc{} && read.ptr == text.data() + text.size();
 }
 
+std::optional<Range> read_range(std::string_view option, std::string_view value) {
+  Range out;
+  const std::size_t dots = value.find("..");
+  if (option == "--seed" && read_number(value, out.first)) {
+    out.last = out.first;
+    return out;
+  }
+  const bool good = option == "--seeds" && dots != std::string_view::npos &&
+                    read_number(value.substr(0, dots), out.first) &&
+                    read_number(value.substr(dots + 2), out.last) && out.first <= out.last;
+  return good ? std::optional(out) : std::nullopt;
+}
+
+// No seeds: it was not understood.
 Arguments read_arguments(const std::vector<std::string_view>& given) {
   Arguments out;
   for (std::size_t i = 0; i < given.size(); ++i) {
@@ -38,26 +59,27 @@ Arguments read_arguments(const std::vector<std::string_view>& given) {
       out.verbose = true;
       continue;
     }
-    if (i + 1 == given.size()) {
+    const auto range = i + 1 < given.size() ? read_range(given[i], given[i + 1]) : std::nullopt;
+    if (!range) {
       return {};
     }
-    const std::string_view value = given[i + 1];
-    const std::size_t dots = value.find("..");
-    if (given[i] == "--seed") {
-      out.good = read_number(value, out.first);
-      out.last = out.first;
-    } else if (given[i] == "--seeds" && dots != std::string_view::npos) {
-      out.good = read_number(value.substr(0, dots), out.first) &&
-                 read_number(value.substr(dots + 2), out.last) && out.first <= out.last;
-    } else {
-      return {};
-    }
+    out.seeds.push_back(*range);
     ++i;
   }
   return out;
 }
 
+// For the handler of SIGABRT: a failed check of the code is reported like a broken law.
+std::uint64_t g_seed = 0;
+
+void on_abort(int) {
+  std::fprintf(stderr, "seed %" PRIu64 ": the engine aborted\n", g_seed);
+  ::_exit(2);
+}
+
 void run_seed(std::uint64_t seed, bool verbose) {
+  g_seed = seed;
+  std::signal(SIGABRT, on_abort);
   hc::sim::Trace* trace = nullptr;
   hc::sim::GroupDriver driver(seed, kTicks, [&](int law, const std::string& what) {
     std::fflush(stdout);
@@ -85,11 +107,13 @@ void run_seed(std::uint64_t seed, bool verbose) {
 
 int main(int argc, char** argv) {
   const Arguments arguments = read_arguments({argv + 1, argv + argc});
-  if (!arguments.good) {
+  if (arguments.seeds.empty()) {
     return usage();
   }
-  for (std::uint64_t seed = arguments.first; seed <= arguments.last; ++seed) {
-    run_seed(seed, arguments.verbose);
+  for (const Range& range : arguments.seeds) {
+    for (std::uint64_t seed = range.first; seed <= range.last; ++seed) {
+      run_seed(seed, arguments.verbose);
+    }
   }
   return 0;
 }

@@ -3,6 +3,7 @@
 #include "tests/sim/group/sim_rank.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace hc::sim {
 
@@ -95,26 +96,21 @@ void SimRank::deliver(std::uint64_t tick, Prng& order) {
   }
 }
 
-// The largest n that every page covers, and the last `trailing` of it the trailing kind as well.
+// Every page is there, and of the last `trailing` of them the trailing kind as well.
+bool SimRank::can_serve(std::span<const PageHash> hashes) const {
+  const std::size_t last = std::min<std::size_t>(hashes.size(), scenario_.trailing);
+  return std::all_of(hashes.begin(), hashes.end(),
+                     [this](const PageHash& hash) { return pages_.count(hash) != 0; }) &&
+         std::all_of(hashes.end() - static_cast<std::ptrdiff_t>(last), hashes.end(),
+                     [this](const PageHash& hash) { return trailing_.count(hash) != 0; });
+}
+
 std::uint32_t SimRank::usable(const Candidate& candidate) const {
-  if (!has_daemon_) {
-    return 0;
+  std::uint32_t n = has_daemon_ ? candidate.limit : 0;
+  while (n > 0 && !can_serve(std::span(candidate.suffix.hashes).first(n))) {
+    --n;
   }
-  const auto& hashes = candidate.suffix.hashes;
-  std::uint32_t pages = 0;
-  while (pages < candidate.limit && pages_.count(hashes[pages]) != 0) {
-    ++pages;
-  }
-  for (std::uint32_t n = pages; n > 0; --n) {
-    bool good = true;
-    for (std::uint32_t back = 0; back < std::min(n, scenario_.trailing); ++back) {
-      good = good && trailing_.count(hashes[n - 1 - back]) != 0;
-    }
-    if (good) {
-      return n;
-    }
-  }
-  return 0;
+  return n;
 }
 
 void SimRank::answer_candidates() {
@@ -123,7 +119,19 @@ void SimRank::answer_candidates() {
   }
 }
 
+const AgreementVector& SimRank::encode(std::uint64_t now_ms) {
+  is_told_ = std::exchange(came_anew_, false);
+  return controller.encode(now_ms);
+}
+
+// Old mappings are kept until the group has heard that the daemon came anew.
 void SimRank::carry_out(const ReloadDecisions& what, std::uint64_t tick) {
+  if (std::exchange(is_told_, false)) {
+    lost_.clear();
+  }
+  for (const ReloadDecisions::Start& start : what.starts) {
+    can_serve_ = can_serve_ && (!has_daemon_ || can_serve(start.suffix.hashes));
+  }
   for (const LeaseHandle lease : what.releases) {
     release(lease);
   }
@@ -186,7 +194,8 @@ void SimRank::daemon_returns(bool cold) {
   if (cold) {
     clear_index();
   }
-  controller.set_instances(++instances_);
+  controller.daemon_came_anew();
+  came_anew_ = true;
 }
 
 void SimRank::reattach() { fail_all(); }

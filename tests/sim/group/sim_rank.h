@@ -30,6 +30,8 @@ class SimRank {
   // Ends what is due, in an order of its own.
   void deliver(std::uint64_t tick, Prng& order);
   void answer_candidates();
+  // The vector of this tick.
+  const AgreementVector& encode(std::uint64_t now_ms);
   void carry_out(const ReloadDecisions& decisions, std::uint64_t tick);
   void begin_store(std::uint64_t store, const PageRun& path, std::uint32_t first,
                    std::uint64_t tick);
@@ -47,6 +49,7 @@ class SimRank {
   bool holds(LeaseHandle lease) const { return leases_.count(lease) != 0; }
   // What the daemon has given away: at most the quota, of each owner (R3).
   OwnerCounts frames() const;
+  bool could_serve() const { return can_serve_; }  // every reload that was started here
   bool has_leftovers() const { return leftovers_ > 0; }  // of a divergence, not charged any more
   std::size_t lease_count() const { return leases_.size(); }
   // Page `page` of a lease that is held; nullptr where it has none.
@@ -75,13 +78,15 @@ class SimRank {
   void end_store(std::uint64_t store, const InFlight& at, bool durable);
   void release(LeaseHandle lease);
   void fail_all();
+  bool can_serve(std::span<const PageHash> hashes) const;
   std::uint32_t usable(const Candidate& candidate) const;
 
   const GroupScenario& scenario_;
   std::uint32_t number_;
   Prng prng_;
   bool has_daemon_ = true;
-  std::uint64_t instances_ = 1;
+  bool came_anew_ = false;       // and no vector has said so yet
+  bool is_told_ = false;         // the vector that is being reduced says so
   struct HashOfHash {
     std::size_t operator()(const PageHash& hash) const { return hash.word(0); }
   };
@@ -94,6 +99,7 @@ class SimRank {
   std::unordered_set<std::uint64_t> landed_;
   LeaseHandle next_lease_ = 1;
   std::uint32_t leftovers_ = 0;
+  bool can_serve_ = true;
 };
 
 }  // namespace hc::sim

@@ -61,6 +61,23 @@ TEST_CASE("a store that failed on one rank is durable nowhere, and those after i
   bench.each([](BenchRank& at) { CHECK(at.quota.used()[0] == 4); });
 }
 
+TEST_CASE("a store whose lease went with its daemon before all had settled is in L2 nowhere") {
+  ReloadBench bench(2);
+  const BenchPath path = bench_path(1, 3);
+  bench.each([&](BenchRank& at) { REQUIRE(at.tree.fill_l1(path.run())); });
+  const std::uint64_t store = begin_store(bench, path, 0);
+  REQUIRE(bench.rank(0).controller.store_ended(store, true, 7));
+  bench.rank(0).controller.daemon_lost();
+  bench.rank(0).controller.daemon_came_anew();
+  REQUIRE(bench.rank(1).controller.store_ended(store, true, 8));
+
+  const ReloadDecisions& decisions = bench.tick();
+
+  REQUIRE(decisions.stores.size() == 1);
+  CHECK_FALSE(decisions.stores[0].durable);
+  bench.each([](BenchRank& at) { CHECK(at.tree.grant_count() == 0); });
+}
+
 TEST_CASE("unsettled stores alone reduce every sixteenth pass") {
   ReloadBench bench(2);
   const BenchPath path = bench_path(1, 2);
@@ -81,7 +98,7 @@ TEST_CASE("when a daemon has come anew all ranks let go of L2 in the same tick")
   const ReloadOpId op = bench.start(2, bench_path(2, 3));
   REQUIRE(bench.land(0, op));
   bench.rank(0).controller.daemon_lost();
-  bench.rank(0).controller.set_instances(2);
+  bench.rank(0).controller.daemon_came_anew();
   REQUIRE(bench.land(1, op));
 
   const ReloadDecisions& decisions = bench.tick();
@@ -95,6 +112,21 @@ TEST_CASE("when a daemon has come anew all ranks let go of L2 in the same tick")
   });
   bench.tick();
   bench.each([](BenchRank& at) { CHECK(at.quota.used()[0] == 0); });
+}
+
+TEST_CASE("a daemon that comes anew is seen although another rank has seen more of them") {
+  ReloadBench bench(2);
+  for (int times = 0; times < 3; ++times) {
+    bench.rank(0).controller.daemon_came_anew();
+    REQUIRE(bench.offer(static_cast<std::uint64_t>(10 + times), bench_path(9, 1)) ==
+            Decline::none);
+    CHECK(bench.tick().l2_dropped);
+  }
+  bench.land_all(bench.start(1, bench_path(1, 3)));
+  REQUIRE(bench.tick().admits.size() == 1);
+  bench.rank(1).controller.daemon_came_anew();
+  REQUIRE(bench.offer(2, bench_path(2, 1)) == Decline::none);
+  CHECK(bench.tick().l2_dropped);
 }
 
 TEST_CASE("a count of trailing kinds is agreed when two rounds give the same") {
