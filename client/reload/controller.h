@@ -121,8 +121,8 @@ class Controller {
   [[nodiscard]] bool store_ended(std::uint64_t store, bool durable, LeaseHandle lease);
   // The daemon of this rank has gone, and every lease with it; reloads in flight end by themselves.
   void daemon_lost();
-  // This rank is attached to a daemon that has none of its leases. Beyond what is agreed, so that it
-  // is seen whatever the other ranks' daemons have been through.
+  // This rank is attached to a daemon that has none of its leases. Beyond what is agreed, so that
+  // it is seen whatever the other ranks' daemons have been through.
   void daemon_came_anew() { instances_ = std::max(instances_, agreed_instances_) + 1; }
 
   // --- the tick ---------------------------------------------------------------------------------

@@ -43,8 +43,8 @@ class StoreLedger {
     store.lease = lease;
     return true;
   }
-  // Every lease of this rank has gone: what is settled and not agreed on counts as failed. Such pages
-  // may be durable; nobody is told that they are.
+  // Every lease of this rank has gone: what is settled and not agreed on counts as failed. Such
+  // pages may be durable; nobody is told that they are.
   void lose_leases() {
     for (Store& store : stores_) {
       store.failed = store.failed || store.settled;
