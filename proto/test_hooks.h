@@ -7,8 +7,8 @@
 //
 // A build without HC_TEST_HOOKS has none of it: no code, no symbol, no name. With it (the programs
 // hicached_hooks, hc_sim_hooks and hc_group_sim_hooks, which only tests run) tests/hooks says what
-// each one does, from the environment. Owner: any thread. These lists are the only ones: a name that
-// is not in them does not compile, and the tests want each of them used.
+// each one does, from the environment. Owner: any thread. These lists are the only ones: a name
+// that is not in them does not compile, and the tests want each of them used.
 #pragma once
 
 #ifdef HC_TEST_HOOKS
