@@ -56,9 +56,13 @@ void wake_client(std::uint32_t& wake_word, const std::uint32_t& client_waiting) 
   store_release(wake_word, load_relaxed(wake_word) + 1);
   full_fence();
   if (load_relaxed(client_waiting) != 0) {
-    // FUTEX_WAKE without the private flag: the sleeper is another process.
-    static_cast<void>(::syscall(SYS_futex, &wake_word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0));
+    wake_all(wake_word);
   }
+}
+
+// FUTEX_WAKE without the private flag: the sleeper is another process.
+void wake_all(std::uint32_t& word) {
+  static_cast<void>(::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0));
 }
 
 std::uint32_t begin_wait(std::uint32_t& client_waiting, std::uint32_t wait_flags,

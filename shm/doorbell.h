@@ -56,6 +56,9 @@ inline void mark_awake(std::uint32_t& daemon_sleeping) {
 // `wake_word` has one writer, the caller. Never blocks.
 void wake_client(std::uint32_t& wake_word, const std::uint32_t& client_waiting);
 
+// Wakes everybody who waits on this word, whoever made them wait. Never blocks.
+void wake_all(std::uint32_t& word);
+
 // Client: says how it wants to be woken (kWaitFutex, kWaitPacket), and returns the word to wait
 // on. Then it looks at the completion ring once more, and only if that is empty calls wait_on.
 // The flags are one word for all threads of a client: one at a time writes it, with the wishes of

@@ -43,6 +43,12 @@ void store_relaxed(Word& word, std::type_identity_t<Word> value) {
   __atomic_store_n(&word, value, __ATOMIC_RELAXED);
 }
 
+// For words with several writers.
+template <SharedWord Word>
+void add_release(Word& word, std::type_identity_t<Word> value) {
+  static_cast<void>(__atomic_fetch_add(&word, value, __ATOMIC_RELEASE));
+}
+
 // Orders an earlier store before a later load, which acquire and release do not.
 inline void full_fence() {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// agreement_board: rounds, the bell, and the minimum.
+#include "shm/agreement_board.h"
+
+#include <algorithm>
+#include <ctime>
+#include <string>
+#include <utility>
+
+#include "proto/check.h"
+#include "proto/versions.h"
+#include "shm/doorbell.h"
+#include "shm/shared_word.h"
+
+namespace hc {
+
+namespace {
+
+constexpr std::int64_t kBoardSecondNs = 1'000'000'000;
+
+std::int64_t now_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * kBoardSecondNs + now.tv_nsec;
+}
+
+Error refuse_board(const std::string& why) {
+  return make_error(Code::refused, "agreement board: " + why);
+}
+
+}  // namespace
+
+Result<BoardWatcher> BoardWatcher::create(std::uint32_t world, std::uint32_t words) {
+  if (world == 0 || world > kBoardWorldMax || words == 0 || words > kBoardWordsMax) {
+    return make_error(Code::bad_argument,
+                      "world = " + std::to_string(world) + ", words = " + std::to_string(words) +
+                          ": must be 1..64 and 1..256");
+  }
+  auto file = MemoryFile::create("hicached-agreement", board_bytes(world, words),
+                                 {.commit_memory = true});
+  HC_TRY(file);
+  auto region = Region::map(file->fd(), {.size_bytes = file->size_bytes(), .read_only = false});
+  HC_TRY(region);
+  HC_TRY_VOID(file->finish_seals(false));
+  auto* const header = region->writable_at<BoardHeader>(0);
+  header->magic = kBoardMagic;
+  header->protocol = kProtocolVersion;
+  header->world = world;
+  header->words = words;
+  return BoardWatcher(std::move(*file), std::move(*region), words);
+}
+
+void BoardWatcher::mark_dead(std::uint32_t rank) {
+  auto* const member = region_.writable_at<BoardMember>(board_member_offset(rank, words_));
+  store_release(member->dead, 1);
+  auto* const header = region_.writable_at<BoardHeader>(0);
+  add_release(header->bell, 1);
+  wake_all(header->bell);
+}
+
+AgreementBoard::AgreementBoard(Region region, std::uint32_t rank, std::uint32_t world,
+                               std::uint32_t words)
+    : region_(std::move(region)),
+      header_(region_.writable_at<BoardHeader>(0)),
+      rank_(rank),
+      world_(world),
+      words_(words) {}
+
+Result<AgreementBoard> AgreementBoard::attach(UniqueFd fd, std::uint32_t rank,
+                                              std::uint32_t world, std::uint32_t words) {
+  HC_CHECK(rank < world && world <= kBoardWorldMax && words <= kBoardWordsMax);
+  const std::uint64_t size_bytes = board_bytes(world, words);
+  auto file = MemoryFile::from_fd(std::move(fd), {.size_bytes = size_bytes});
+  HC_TRY(file);
+  auto region = Region::map(file->fd(), {.size_bytes = size_bytes, .read_only = false});
+  HC_TRY(region);
+  const auto* const header = region->at<BoardHeader>(0);
+  if (load_acquire(header->magic) != kBoardMagic) {
+    return refuse_board("magic is wrong");
+  }
+  if (load_acquire(header->protocol) != kProtocolVersion) {
+    return refuse_board("its protocol is another one");
+  }
+  if (load_acquire(header->world) != world || load_acquire(header->words) != words) {
+    return refuse_board("it is made for " + std::to_string(load_acquire(header->world)) +
+                        " ranks of " + std::to_string(load_acquire(header->words)) +
+                        " words, wanted " + std::to_string(world) + " of " +
+                        std::to_string(words));
+  }
+  AgreementBoard board(std::move(*region), rank, world, words);
+  if (load_acquire(board.member(rank).round) != 0) {
+    return refuse_board("rank " + std::to_string(rank) + " has taken part already");
+  }
+  return board;
+}
+
+BoardMember& AgreementBoard::member(std::uint32_t rank) {
+  return *region_.writable_at<BoardMember>(board_member_offset(rank, words_));
+}
+
+std::int64_t* AgreementBoard::vector(std::uint32_t rank) {
+  const std::uint64_t half = round_ % 2 * board_vector_bytes(words_);
+  return region_.writable_at<std::int64_t>(board_member_offset(rank, words_) +
+                                           sizeof(BoardMember) + half);
+}
+
+void AgreementBoard::ring() {
+  add_release(header_->bell, 1);
+  full_fence();
+  for (std::uint32_t rank = 0; rank < world_; ++rank) {
+    if (rank != rank_ && load_relaxed(member(rank).sleeping) != 0) {
+      wake_all(header_->bell);
+      return;
+    }
+  }
+}
+
+void AgreementBoard::tell(std::span<const std::int64_t> words) {
+  HC_CHECK(words.size() == words_);
+  ++round_;
+  std::int64_t* const out = vector(rank_);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    store_relaxed(out[i], words[i]);
+  }
+  store_release(member(rank_).round, round_);
+  ring();
+}
+
+void AgreementBoard::leave() {
+  store_release(member(rank_).left, 1);
+  ring();
+}
+
+AgreementBoard::Members AgreementBoard::look() {
+  for (std::uint32_t rank = 0; rank < world_; ++rank) {
+    BoardMember& at = member(rank);
+    if (load_acquire(at.round) >= round_) {
+      continue;
+    }
+    const bool gone = load_acquire(at.dead) != 0 || load_acquire(at.left) != 0;
+    if (!gone) {
+      return Members::waiting;
+    }
+    if (load_acquire(at.round) < round_) {
+      return Members::gone;
+    }
+  }
+  return Members::complete;
+}
+
+void AgreementBoard::reduce(std::span<std::int64_t> out) {
+  for (std::uint32_t rank = 0; rank < world_; ++rank) {
+    const std::int64_t* const from = vector(rank);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const std::int64_t word = load_relaxed(from[i]);
+      out[i] = rank == 0 ? word : std::min(out[i], word);
+    }
+  }
+}
+
+// (a) to (d) of the header.
+Code AgreementBoard::sleep(std::int64_t timeout_ns) {
+  std::uint32_t& sleeping = member(rank_).sleeping;
+  store_relaxed(sleeping, 1);
+  full_fence();
+  const std::uint32_t seen = load_acquire(header_->bell);
+  const Code code = look() == Members::waiting ? wait_on(header_->bell, seen, timeout_ns)
+                                               : Code::ok;
+  store_relaxed(sleeping, 0);
+  return code;
+}
+
+Code AgreementBoard::take(std::span<std::int64_t> out, std::int64_t spin_ns,
+                          std::int64_t timeout_ns) {
+  HC_CHECK(out.size() == words_ && round_ > 0);
+  const std::int64_t begin = now_ns();
+  while (true) {
+    const Members members = look();
+    if (members == Members::complete) {
+      reduce(out);
+      return Code::ok;
+    }
+    if (members == Members::gone) {
+      return Code::disconnected;
+    }
+    const std::int64_t waited = now_ns() - begin;
+    if (waited >= timeout_ns) {
+      return Code::timed_out;
+    }
+    if (waited < spin_ns) {
+      spin_pause();
+      continue;
+    }
+    const Code code = sleep(timeout_ns - waited);
+    if (code == Code::io_error) {
+      return code;
+    }
+  }
+}
+
+}  // namespace hc

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// agreement_board: the ranks of a group on one node reduce a vector to its minimum in a memory file
+// that they share; a member that has died or left ends the wait of the others.
+//
+// Owner thread: one per rank; the daemon's side (BoardWatcher) has its own.
+// Invariants: a member is written by its rank alone; a vector is complete before its round is told.
+//
+// Why a vector is never overwritten while somebody reads it: a rank writes round r + 2 into the
+// place of round r only after it has seen every member at round r + 1, and each of them told
+// r + 1 only after it had read all of round r.
+//
+// Why no wake is lost: a teller (1) stores its round, (2) raises the bell, full fence, (3) looks
+// who sleeps, and wakes. A sleeper (a) says that it sleeps, full fence, (b) reads the bell, (c)
+// looks at the rounds again, (d) sleeps while the bell is what it read. If (c) missed the round
+// then (1) came after it, so (2) changes the bell after (b): (d) does not sleep, or (3) sees the
+// sleeper.
+//
+// Why all ranks agree about a member that dies: its round was told before its death, or never. Who
+// sees it dead looks at its round once more.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "proto/agreement_board_layout.h"
+#include "proto/result.h"
+#include "shm/memory_file.h"
+#include "shm/region.h"
+#include "shm/unique_fd.h"
+
+namespace hc {
+
+// Daemon: makes the file and says who is dead. It reads nothing of it.
+class [[nodiscard]] BoardWatcher {
+ public:
+  // world 1..64, words 1..256. Errors: bad_argument, no_space, io_error.
+  static Result<BoardWatcher> create(std::uint32_t world, std::uint32_t words);
+
+  int fd() const { return file_.fd(); }
+  std::uint64_t size_bytes() const { return file_.size_bytes(); }
+  void mark_dead(std::uint32_t rank);
+
+ private:
+  BoardWatcher(MemoryFile file, Region region, std::uint32_t words)
+      : file_(std::move(file)), region_(std::move(region)), words_(words) {}
+
+  MemoryFile file_;
+  Region region_;
+  std::uint32_t words_;
+};
+
+class [[nodiscard]] AgreementBoard {
+ public:
+  // Judges the file that the daemon gave. Errors: refused, with one line that says why.
+  static Result<AgreementBoard> attach(UniqueFd fd, std::uint32_t rank, std::uint32_t world,
+                                       std::uint32_t words);
+
+  // Tells this rank's vector of the next round. `words` as many as the board has.
+  void tell(std::span<const std::int64_t> words);
+  // Waits until every member has told this round, and puts the minimum into `out`. Spins at most
+  // spin_ns, then sleeps; at most timeout_ns in all.
+  // ok; disconnected: a member is dead or has left; timed_out; io_error.
+  [[nodiscard]] Code take(std::span<std::int64_t> out, std::int64_t spin_ns,
+                          std::int64_t timeout_ns);
+  // This rank takes part no more: those who wait for it are told at once.
+  void leave();
+
+  std::uint64_t round() const { return round_; }
+
+ private:
+  enum class Members : std::uint8_t { waiting, complete, gone };
+
+  AgreementBoard(Region region, std::uint32_t rank, std::uint32_t world, std::uint32_t words);
+  BoardMember& member(std::uint32_t rank);
+  std::int64_t* vector(std::uint32_t rank);
+  Members look();
+  void reduce(std::span<std::int64_t> out);
+  void ring();
+  Code sleep(std::int64_t timeout_ns);
+
+  Region region_;
+  BoardHeader* header_;
+  std::uint32_t rank_;
+  std::uint32_t world_;
+  std::uint32_t words_;
+  std::uint64_t round_ = 0;
+};
+
+}  // namespace hc
