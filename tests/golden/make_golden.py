@@ -156,6 +156,12 @@ STATUS_HEADER = Layout(
 STATUS_ENTRY = Layout(
     ("sequence", "I"), ("remote", "I"), ("hash", "32s"), ("resident", "Q"), ("stored", "Q"),
     ("durable", "Q"))
+BOARD_HEADER = Layout(
+    ("magic", "4s"), ("protocol", "I"), ("world", "I"), ("words", "I"), ("pad1", "48s"),
+    ("bell", "I"), ("pad2", "60s"))
+BOARD_MEMBER = Layout(
+    ("round", "Q"), ("left", "I"), ("sleeping", "I"), ("pad1", "48s"), ("dead", "I"),
+    ("pad2", "60s"))
 MESSAGE_HEADER = Layout(
     ("magic", "4s"), ("type", "H"), ("fd_count", "H"), ("bytes", "I"), ("status", "i"),
     ("request_id", "Q"))
@@ -493,6 +499,18 @@ def status_table():
     return bytes(table)
 
 
+def agreement_board():
+    """Two ranks, vectors of nine words (two lines each); rank 0 has told round 4, rank 1 is dead."""
+    words, line = 9, 64
+    vector = (words * 8 + line - 1) // line * line
+    told = struct.pack(f"<{words}q", *(-number for number in range(words))).ljust(vector, b"\0")
+    return b"".join([
+        BOARD_HEADER.pack(
+            magic=b"HICB", protocol=PROTOCOL, world=2, words=words, bell=0x01020304),
+        BOARD_MEMBER.pack(round=4, left=1, sleeping=1), told, bytes(vector),
+        BOARD_MEMBER.pack(round=3, dead=1), bytes(2 * vector)])
+
+
 FORMATS = {
     "blob_header": blob_header_block,
     "slab_header": slab_header_blocks,
@@ -514,6 +532,7 @@ FORMATS = {
     "client_header": client_header,
     "server_header": server_header,
     "status_table": status_table,
+    "agreement_board": agreement_board,
     "attach_request": attach_request,
     "attach_reply": attach_reply,
     "arenas": arenas,

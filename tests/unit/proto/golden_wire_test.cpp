@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 
+#include "proto/agreement_board_layout.h"
 #include "proto/handshake.h"
 #include "proto/messages.h"
 #include "proto/ring_layout.h"
@@ -167,6 +168,34 @@ TEST_CASE("Golden bytes: a status table of three pages, one of which wraps aroun
   }
   CHECK(entry.durable == 1ULL << 63);
   CHECK(find_page(expected, page_with_home(3, 6), entry) == nullptr);
+}
+
+TEST_CASE("Golden bytes: an agreement board of two ranks, one of them dead") {
+  constexpr std::uint32_t kWords = 9;
+  Bytes board(board_bytes(2, kWords));
+  BoardHeader header{};
+  header.magic = kBoardMagic;
+  header.protocol = kProtocolVersion;
+  header.world = 2;
+  header.words = kWords;
+  header.bell = 0x01020304;
+  std::memcpy(board.data(), &header, sizeof header);
+  BoardMember first{};
+  first.round = 4;
+  first.left = 1;
+  first.sleeping = 1;
+  std::memcpy(board.data() + board_member_offset(0, kWords), &first, sizeof first);
+  for (std::int64_t word = 0; word < kWords; ++word) {
+    const std::int64_t value = -word;
+    std::memcpy(board.data() + board_member_offset(0, kWords) + sizeof first +
+                    static_cast<std::size_t>(word) * sizeof value,
+                &value, sizeof value);
+  }
+  BoardMember second{};
+  second.round = 3;
+  second.dead = 1;
+  std::memcpy(board.data() + board_member_offset(1, kWords), &second, sizeof second);
+  CHECK(board == golden("agreement_board"));
 }
 
 }  // namespace hc::proto_test
