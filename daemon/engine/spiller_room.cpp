@@ -120,7 +120,7 @@ StepMover::Steal Spiller::make_room(SlabId slab_id, const Room& room) {
     if (slot == kNone32) {
       break;
     }
-    const std::uint32_t newer = order.newer_than(slot);
+    std::uint32_t next = order.newer_than(slot);
     const PageId page = core.catalog->page_of(core.slot_order.owner(slab_id, slot));
     if (core.catalog->page(page).holds > 0) {
       // An engine uses it: it is not old. Its clock says so too, or the orders would disagree.
@@ -134,11 +134,9 @@ StepMover::Steal Spiller::make_room(SlabId slab_id, const Room& room) {
         return steal;
       }
       evict(page, slab_id, EvictionCause::slot);
+      next = order.oldest();  // who was told of it may have left older pages that were passed over
     }
-    slot = newer;
-    if (slot != kNone32 && !order.contains(slot)) {
-      slot = order.oldest();  // the page had two slots in this slab's order
-    }
+    slot = next;
   }
   // Whatever it has is in use, and so as new as can be: the store would fail for want of a slot.
   const bool stuck = slab.free_count() == 0 && slab.limbo_count() == 0 &&

@@ -84,7 +84,8 @@ void Driver::finish_rebuild() {
     world_.laws.expect(world_.clock.time() < bound, 5, "a rebuild does not end");
     advance(kNsPerMs);
   }
-  if (world_.engine->core().counters.commit_failures > 0) {
+  const Counters& counters = world_.engine->core().counters;
+  if (counters.commit_failures + counters.flush_failures > 0) {
     watch_.forget_remembered();  // a failed flush drops what was adopted, whoever wrote it
   }
 }
