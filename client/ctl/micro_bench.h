@@ -115,5 +115,6 @@ Result<void> measure_disk(MicroBench& bench);
 Result<void> measure_commit(MicroBench& bench);
 Result<void> measure_scan(MicroBench& bench);
 Result<void> measure_pages(MicroBench& bench);
+Result<void> measure_agree(MicroBench& bench);
 
 }  // namespace hc

@@ -16,8 +16,9 @@ namespace {
 
 using GroupFunction = Result<void> (*)(MicroBench&);
 // In the order of micro_groups.
-constexpr std::array<GroupFunction, 6> kFunctions{measure_ring,   measure_memory, measure_disk,
-                                                  measure_commit, measure_scan,   measure_pages};
+constexpr std::array<GroupFunction, 7> kFunctions{measure_ring, measure_memory, measure_disk,
+                                                  measure_commit, measure_scan, measure_pages,
+                                                  measure_agree};
 
 Result<TemporaryFolder> make_folder(const MicroOptions& options) {
   std::error_code error;

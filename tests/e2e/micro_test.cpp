@@ -15,15 +15,17 @@ TEST_CASE("bench micro measures each figure it was asked for beside its limit, a
   const TempDir folder;
   const Outcome outcome =
       run_program("cachectl", {"bench", "micro", "--quick", "--pairs", "1", "--only", "ring_sleep",
-                               "--only", "l2_load", "--json", "--dir", folder.str()});
+                               "--only", "l2_load", "--only", "agree_sleep", "--json", "--dir",
+                               folder.str()});
 
   INFO(outcome.out << outcome.err);
   REQUIRE(outcome.status == 0);
   const nlohmann::json report = nlohmann::json::parse(outcome.out, nullptr, false);
   REQUIRE(report.is_array());
-  REQUIRE(report.size() == 2);
+  REQUIRE(report.size() == 3);
   CHECK(report[0].at("name") == "ring_sleep");
   CHECK(report[1].at("name") == "l2_load");
+  CHECK(report[2].at("name") == "agree_sleep");
   for (const nlohmann::json& figure : report) {
     CHECK(figure.at("runs") == 1);
     CHECK(figure.at("value").get<double>() > 0);
