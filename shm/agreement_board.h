@@ -37,7 +37,6 @@ class [[nodiscard]] BoardWatcher {
   static Result<BoardWatcher> create(std::uint32_t world, std::uint32_t words);
 
   int fd() const { return file_.fd(); }
-  std::uint64_t size_bytes() const { return file_.size_bytes(); }
   void mark_dead(std::uint32_t rank);
 
  private:
@@ -64,8 +63,6 @@ class [[nodiscard]] AgreementBoard {
                           std::int64_t timeout_ns);
   // This rank takes part no more: those who wait for it are told at once.
   void leave();
-
-  std::uint64_t round() const { return round_; }
 
  private:
   enum class Members : std::uint8_t { waiting, complete, gone };

@@ -105,7 +105,6 @@ class PrefixTree final : public AttachPoint {
   bool is_live(AnchorId anchor) const;
   AnchorId anchor_of(std::uint32_t node) const { return {node, nodes_[node].use}; }
   std::uint32_t child(std::uint32_t parent, const PageHash& first) const;
-  bool can_make(std::uint32_t nodes) const { return free_nodes_.size() >= nodes; }
   std::uint32_t make_node(std::uint32_t parent, const PageRun& pages);
   void link(std::uint32_t node, std::uint32_t parent);
   void unlink(std::uint32_t node);
