@@ -131,6 +131,7 @@ class Watch final : public EvictionObserver {
   std::uint64_t spill_failures_ = 0;
   std::uint64_t unreachable_ = 0;
   std::vector<Remembered> remembered_;
+  bool mark_failed_ = false;  // in the life that ended
   // What a crash left unfinished may be found by a rebuild, with a payload that is torn.
   std::set<std::uint32_t> durable_once_;  // generations that were durable at the last kill
   std::uint32_t run_begins_ = 0;          // generations of this run are later

@@ -11,6 +11,7 @@ namespace hc::sim {
 void Watch::remember_durable() {
   const std::set<std::uint32_t> before = std::exchange(durable_once_, {});
   remembered_.clear();
+  mark_failed_ = world_.engine && world_.core().counters.marks_failed > 0;
   if (!world_.has_catalog()) {
     return;
   }
@@ -50,10 +51,11 @@ bool Watch::stands_for(const Remembered& was, PartRef ref) {
 }
 
 // An old copy of the index is told by the commit marks in the slabs. The device has lost one of
-// them as well: two faults at once, and the copy passes for the index.
+// them as well, or refused it (the daemon has warned): two faults at once, and the copy passes for
+// the index.
 bool Watch::old_index_unknown() {
   SlabSet& slabs = world_.core().spaces->slabs();
-  bool lost = false;
+  bool lost = mark_failed_;
   for (std::uint16_t id = 0; id < slabs.count(); ++id) {
     lost = lost || world_.disk.damaged(slabs.slab(SlabId{id}).file(), kMarkOffset,
                                        kMarkCopies * std::uint64_t{kBlockBytes});

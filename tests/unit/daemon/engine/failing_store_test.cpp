@@ -126,6 +126,23 @@ TEST_CASE("commits that fail again and again do not keep memory, and go on when 
   CHECK(bench.is_there(bench.rank, 50));
 }
 
+TEST_CASE("a commit mark that cannot be written is counted, and its group is committed") {
+  Served bench;
+  bench.store(bench.rank, {2});  // the notes of the space are written with the first group
+  bench.fill(bench.rank, 0, 1);
+  const std::uint16_t store =
+      bench.submit(bench.rank, {.verb = Verb::store, .pages = {1}, .ack = Ack::durable});
+  bench.run_until([&] { return bench.part(1, 0).l3 == L3State::written; });
+  bench.disk.set_plan(plan_with(&sim::FaultPlan::write_error));  // nothing but the mark is left
+  CHECK(bench.finish(store).entry.code == 0);
+  CHECK(bench.counters().marks_failed == 1);
+  bench.disk.set_plan({});
+
+  bench.restart();
+
+  CHECK(bench.is_there(bench.rank = bench.attach(0), 1));
+}
+
 TEST_CASE("flush: after a failed sync parts in memory are written again before it ends well") {
   Served bench;
   bench.disk.set_plan(plan_with(&sim::FaultPlan::sync_error));
