@@ -166,6 +166,21 @@ bool Clients::page_is_there(const SimSession& session, const SimOp& op, std::uin
   return true;
 }
 
+// Of each part that has its bytes on disk.
+std::vector<Generation> Clients::blobs_of(const SimSession& session, const SimOp& op,
+                                          std::uint32_t index) {
+  Core& core = world_.core();
+  const auto space = core.sessions.find(session.id)->space;
+  const PageId page = core.catalog->find(space, world_.scenario.universe.hash(op.pages[index]));
+  std::vector<Generation> out;
+  for (const std::uint32_t at : parts_of_page(session, op, index)) {
+    if (page != kNoPage && core.catalog->part(core.catalog->ref(page, at)).l3 >= L3State::written) {
+      out.push_back(core.catalog->part(core.catalog->ref(page, at)).generation);
+    }
+  }
+  return out;
+}
+
 // A store's rows hold the content of its pages, a load's rows hold junk.
 void Clients::prepare_rows(SimSession& session, SimOp& op) {
   std::vector<std::uint8_t> payload;
@@ -272,6 +287,7 @@ void Clients::before_submit(SimSession& session, SimOp& op) {
     }
     if (reads) {
       op.there.push_back(page_is_there(session, op, i, op.verb() == Verb::pin));
+      op.blobs.push_back(blobs_of(session, op, i));
     }
   }
   op.unanswered = world_.unanswered();

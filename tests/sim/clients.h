@@ -42,6 +42,7 @@ struct SimOp {
   std::vector<std::uint32_t> pages;      // numbers in the universe
   std::vector<std::uint32_t> rows;       // of the region; store and load
   std::vector<bool> there;               // load, reload, pin: the page was there at submission
+  std::vector<std::vector<Generation>> blobs;  // load, reload: on disk at submission, by page
   std::vector<WipePlace> wipes;          // free_object
   std::vector<std::uint64_t> gone_before; // free_object: what it found in the model
   std::uint64_t submitted = 0;           // of the model's sequence
@@ -139,6 +140,8 @@ class Clients final : public CompletionSink {
   static bool is_needed(const KindSpec& kind, std::uint32_t index, std::size_t pages);
   bool page_is_there(const SimSession& session, const SimOp& op, std::uint32_t index,
                      bool in_memory);
+  std::vector<Generation> blobs_of(const SimSession& session, const SimOp& op,
+                                   std::uint32_t index);
   void prepare_rows(SimSession& session, SimOp& op);
   OpRequest make_request(const SimOp& op, bool metadata) const;
   void before_submit(SimSession& session, SimOp& op);

@@ -192,12 +192,14 @@ void Clients::judge_load(SimSession& session, SimOp& op, const CompletionEntry& 
   }
 }
 
-// A page that was there at the submission, and is there now, was not missed.
+// A page that was there at the submission, and is there now, was not missed. A blob that was damaged
+// may have been followed by an older one of the same part, which a rebuild had not read before.
 void Clients::judge_miss(SimSession& session, const SimOp& op, std::uint32_t index) {
   if (op.meets_overdue || op.unanswered != world_.unanswered()) {
     return;  // a read that the kernel could not take, or that is not answered, is a miss, that time
   }
-  const bool there = op.there[index] && page_is_there(session, op, index, false);
+  const bool there = op.there[index] && page_is_there(session, op, index, false) &&
+                     op.blobs[index] == blobs_of(session, op, index);
   const PageTruth& truth = world_.model.at(op.version, op.pages[index]);
   if (there && truth.stored < op.submitted && truth.gone < op.submitted) {
     world_.laws.broken(2, about("a miss on a page that is there", op, op.pages[index]));
@@ -229,7 +231,7 @@ void Clients::judge_lease_verb(SimSession& session, SimOp& op, const CompletionE
     for (std::uint32_t i = 0; i < op.pages.size(); ++i) {
       const PageTruth& truth = world_.model.at(op.version, op.pages[i]);
       still = still && truth.stored < op.submitted && truth.gone < op.submitted &&
-              page_is_there(session, op, i, false);
+              page_is_there(session, op, i, false) && op.blobs[i] == blobs_of(session, op, i);
     }
     world_.laws.expect(!still, 2, "a reload misses pages that are there");
   }
