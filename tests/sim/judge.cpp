@@ -192,8 +192,8 @@ void Clients::judge_load(SimSession& session, SimOp& op, const CompletionEntry& 
   }
 }
 
-// A page that was there at the submission, and is there now, was not missed. A blob that was damaged
-// may have been followed by an older one of the same part, which a rebuild had not read before.
+// A page that was there at the submission, and is there now, was not missed. A blob that was
+// damaged may have been followed by an older one, which a rebuild had not read before.
 void Clients::judge_miss(SimSession& session, const SimOp& op, std::uint32_t index) {
   if (op.meets_overdue || op.unanswered != world_.unanswered()) {
     return;  // a read that the kernel could not take, or that is not answered, is a miss, that time
