@@ -91,6 +91,19 @@ class Client {
   Result<void> space_switch(std::string weight_version, std::uint32_t timeout_ms);
   Result<StatsReply> stats(std::uint32_t timeout_ms);
 
+  // What the ranks of the group ask of each other through the daemon.
+  struct JoinedBoard {
+    UniqueFd fd;
+    BoardReply board{};
+  };
+  // A place on the group's next board. It is watched on by a daemon that comes after this one.
+  Result<JoinedBoard> join_board(std::uint32_t words, std::uint32_t timeout_ms);
+  void forget_board();
+  Result<void> post(std::uint32_t key, std::span<const std::uint8_t> value,
+                    std::uint32_t timeout_ms);
+  // Waits until somebody has posted.
+  Result<std::vector<std::uint8_t>> get(std::uint32_t key, std::uint32_t timeout_ms);
+
  private:
   using Lock = std::unique_lock<std::mutex>;
 
@@ -141,6 +154,9 @@ class Client {
   Result<void> apply_space_switch(ControlMessage& message);
   void handle(ControlMessage& message);
 
+  // client_group.cpp
+  void watch_board_again();
+
   // client_background.cpp
   enum class EndSeen { no, yes };  // whether the daemon has closed the socket
   enum class Sign { none, stop, daemon_dead, end_of_socket };
@@ -178,6 +194,7 @@ class Client {
   bool stop_ = false;
   RegionTable regions_;
   LeaseTable leases_;
+  std::optional<JoinedBoard> board_;
   std::map<std::uint64_t, CallPtr> calls_;
   std::optional<std::string> switch_target_;  // set until the daemon has confirmed it
   CallPtr switch_call_;

@@ -103,6 +103,7 @@ void Reactor::handle(std::uint64_t tag) {
     case EpollOwner::listener: parts_.sessions.on_listener(now_); return;
     case EpollOwner::session_socket: parts_.sessions.on_socket(number); return;
     case EpollOwner::session_pidfd: parts_.sessions.on_pidfd(number); return;
+    case EpollOwner::group_member: parts_.sessions.on_member(number); return;
     case EpollOwner::admin_listener: parts_.admin.on_listener(); return;
     case EpollOwner::admin_socket: parts_.admin.on_socket(number); return;
     case EpollOwner::signals: {

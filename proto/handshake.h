@@ -36,12 +36,15 @@ enum class MessageType : std::uint16_t {
   stats = 10,            // no body
   stats_reply = 11,      // StatsReply
   notice = 12,           // Notice, text; daemon to client, not answered
-  blackboard_post = 13,  // BlackboardRequest, bytes: rank 0 posts for its group
-  blackboard_get = 14,   // BlackboardRequest
+  blackboard_post = 13,  // BlackboardRequest, bytes: for the other ranks of the group
+  blackboard_get = 14,   // BlackboardRequest; answered when somebody has posted under the key
   blackboard_reply = 15, // bytes
   admin = 16,            // JSON text (admin socket only)
   admin_reply = 17,      // JSON text
   wake = 18,             // no body; completions are there (only when the client asked for it)
+  board_join = 19,       // BoardRequest: a place on the agreement board of the group
+  board_reply = 20,      // BoardReply | fd: the board
+  board_watch = 21,      // BoardReply | fd: a board from before a daemon's end, to be watched on
 };
 
 struct MessageHeader {
@@ -176,9 +179,23 @@ static_assert(WireStruct<Notice> && sizeof(Notice) == 8);
 
 struct BlackboardRequest {
   std::uint32_t key;
-  std::uint32_t value_bytes;
+  std::uint32_t value_bytes;        // 1..kBlackboardBytesMax; 0 in a get
 };
 static_assert(WireStruct<BlackboardRequest> && sizeof(BlackboardRequest) == 8);
+
+struct BoardRequest {
+  std::uint32_t words;              // of one vector
+  std::uint32_t reserved;
+};
+static_assert(WireStruct<BoardRequest> && sizeof(BoardRequest) == 8);
+
+// Ranks that hold a board of the same number of their group reduce on the same one.
+struct BoardReply {
+  std::uint64_t number;             // from 1; rises with every board of the group
+  std::uint32_t world;
+  std::uint32_t words;
+};
+static_assert(WireStruct<BoardReply> && sizeof(BoardReply) == 16);
 
 // Folded from the sizes of the shared structs and the bounds of their areas; both sides compare it
 // before anything is mapped.
@@ -195,6 +212,7 @@ constexpr std::uint64_t layout_fingerprint() {
       .add(sizeof(ArenaInfo)).add(sizeof(RegionRequest)).add(sizeof(LayoutRequest))
       .add(sizeof(LayoutRun)).add(sizeof(SpaceSwitchRequest)).add(sizeof(SpaceSwitchReply))
       .add(sizeof(StatsReply)).add(sizeof(Notice)).add(sizeof(BlackboardRequest))
+      .add(sizeof(BoardRequest)).add(sizeof(BoardReply))
       .add(kRegionsPerSession).add(kRunsPerLayoutMax).add(kOpBytesMax).add(kCompletionsPerOp)
       .add(kMessageFdsMax)
       .add(kRingEntries).add(kCompletionEntries).add(kOpSlotsPerSession)

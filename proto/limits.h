@@ -41,6 +41,9 @@ inline constexpr std::uint32_t kMetadataBytesMax = kBlockBytes - 64 - 8;  // Pag
 inline constexpr std::uint32_t kMetadataAreaBytes = 192U << 10;  // Per operation slot.
 inline constexpr std::uint32_t kDeadlineMsMax = 600'000;
 inline constexpr std::uint32_t kGroupBytesMax = 64;
+inline constexpr std::uint32_t kBlackboardKeysMax = 32;      // Of one group.
+inline constexpr std::uint32_t kBlackboardBytesMax = 4096;   // Of one value.
+inline constexpr std::uint32_t kBlackboardGetsMax = 8;       // That wait, of one session; the oldest gives way.
 
 // Engine tables.
 inline constexpr std::uint32_t kOpsMax = 2048;            // Operations in flight, all sessions.

@@ -28,14 +28,47 @@ Error refuse_board(const std::string& why) {
   return make_error(Code::refused, "agreement board: " + why);
 }
 
-}  // namespace
+struct OpenedBoard {
+  MemoryFile file;
+  Region region;
+};
 
-Result<BoardWatcher> BoardWatcher::create(std::uint32_t world, std::uint32_t words) {
+// Judges a file that somebody else gave.
+Result<OpenedBoard> open_board(UniqueFd fd, std::uint32_t world, std::uint32_t words) {
+  const std::uint64_t size_bytes = board_bytes(world, words);
+  auto file = MemoryFile::from_fd(std::move(fd), {.size_bytes = size_bytes});
+  HC_TRY(file);
+  auto region = Region::map(file->fd(), {.size_bytes = size_bytes, .read_only = false});
+  HC_TRY(region);
+  const auto* const header = region->at<BoardHeader>(0);
+  if (load_acquire(header->magic) != kBoardMagic) {
+    return refuse_board("magic is wrong");
+  }
+  if (load_acquire(header->protocol) != kProtocolVersion) {
+    return refuse_board("its protocol is another one");
+  }
+  if (load_acquire(header->world) != world || load_acquire(header->words) != words) {
+    return refuse_board("it is made for " + std::to_string(load_acquire(header->world)) +
+                        " ranks of " + std::to_string(load_acquire(header->words)) +
+                        " words, wanted " + std::to_string(world) + " of " +
+                        std::to_string(words));
+  }
+  return OpenedBoard{std::move(*file), std::move(*region)};
+}
+
+Result<void> check_board_size(std::uint32_t world, std::uint32_t words) {
   if (world == 0 || world > kBoardWorldMax || words == 0 || words > kBoardWordsMax) {
     return make_error(Code::bad_argument,
                       "world = " + std::to_string(world) + ", words = " + std::to_string(words) +
                           ": must be 1..64 and 1..256");
   }
+  return {};
+}
+
+}  // namespace
+
+Result<BoardWatcher> BoardWatcher::create(std::uint32_t world, std::uint32_t words) {
+  HC_TRY_VOID(check_board_size(world, words));
   auto file = MemoryFile::create("hicached-agreement", board_bytes(world, words),
                                  {.commit_memory = true});
   HC_TRY(file);
@@ -48,6 +81,13 @@ Result<BoardWatcher> BoardWatcher::create(std::uint32_t world, std::uint32_t wor
   header->world = world;
   header->words = words;
   return BoardWatcher(std::move(*file), std::move(*region), words);
+}
+
+Result<BoardWatcher> BoardWatcher::adopt(UniqueFd fd, std::uint32_t world, std::uint32_t words) {
+  HC_TRY_VOID(check_board_size(world, words));
+  auto opened = open_board(std::move(fd), world, words);
+  HC_TRY(opened);
+  return BoardWatcher(std::move(opened->file), std::move(opened->region), words);
 }
 
 void BoardWatcher::mark_dead(std::uint32_t rank) {
@@ -69,25 +109,9 @@ AgreementBoard::AgreementBoard(Region region, std::uint32_t rank, std::uint32_t 
 Result<AgreementBoard> AgreementBoard::attach(UniqueFd fd, std::uint32_t rank,
                                               std::uint32_t world, std::uint32_t words) {
   HC_CHECK(rank < world && world <= kBoardWorldMax && words <= kBoardWordsMax);
-  const std::uint64_t size_bytes = board_bytes(world, words);
-  auto file = MemoryFile::from_fd(std::move(fd), {.size_bytes = size_bytes});
-  HC_TRY(file);
-  auto region = Region::map(file->fd(), {.size_bytes = size_bytes, .read_only = false});
-  HC_TRY(region);
-  const auto* const header = region->at<BoardHeader>(0);
-  if (load_acquire(header->magic) != kBoardMagic) {
-    return refuse_board("magic is wrong");
-  }
-  if (load_acquire(header->protocol) != kProtocolVersion) {
-    return refuse_board("its protocol is another one");
-  }
-  if (load_acquire(header->world) != world || load_acquire(header->words) != words) {
-    return refuse_board("it is made for " + std::to_string(load_acquire(header->world)) +
-                        " ranks of " + std::to_string(load_acquire(header->words)) +
-                        " words, wanted " + std::to_string(world) + " of " +
-                        std::to_string(words));
-  }
-  AgreementBoard board(std::move(*region), rank, world, words);
+  auto opened = open_board(std::move(fd), world, words);
+  HC_TRY(opened);
+  AgreementBoard board(std::move(opened->region), rank, world, words);
   if (load_acquire(board.member(rank).round) != 0) {
     return refuse_board("rank " + std::to_string(rank) + " has taken part already");
   }

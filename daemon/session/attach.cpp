@@ -194,6 +194,8 @@ Result<void> SessionServer::try_attach(Session& session, std::span<const std::ui
     session.descriptor = *descriptor;
     session.phase = SessionPhase::holding;
   }
+  groups_.session_opened(session.group);
+  session.in_group = true;
   supersede(session);
   return {};
 }

@@ -60,8 +60,14 @@ void SessionServer::dispatch(Session& session, const MessageHeader& header,
     return;
   }
   if (type == MessageType::detach) {
+    if (session.phase == SessionPhase::attached || session.phase == SessionPhase::holding) {
+      groups_.leave({session.group, session.rank, session.world});
+    }
     session.detached = true;
     end(session, Code::cancelled, "detached");
+    return;
+  }
+  if (dispatch_group(session, header, body, fds)) {
     return;
   }
   if (session.phase == SessionPhase::holding) {

@@ -22,6 +22,7 @@ void SessionServer::end(Session& session, Code code, const std::string& reason) 
   session.phase = SessionPhase::ended;
   session.end_code = code;
   session.pending_switch.reset();
+  session.pending_gets.clear();
   if (was_known) {
     log_info("session.ended", {{"session", session.number},
                                {"pid", session.peer.pid},
@@ -148,6 +149,9 @@ void SessionServer::remove(std::uint32_t number) {
     epoll_.remove(session.client_pidfd.get());
   }
   hang_up(session);
+  if (session.in_group) {
+    groups_.session_closed(session.group);
+  }
   sessions_[number].reset();
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "daemon/engine/engine.h"
 #include "daemon/os/unix_socket.h"
@@ -94,6 +95,13 @@ struct Session {
     std::string weight_version;
   };
   std::optional<PendingSwitch> pending_switch;
+
+  struct PendingGet {
+    std::uint64_t request_id = 0;
+    std::uint32_t key = 0;
+  };
+  std::vector<PendingGet> pending_gets;  // of the blackboard; at most kBlackboardGetsMax
+  bool in_group = false;                 // counted by `groups`
 
   bool in_engine() const { return engine_id != SessionTable::kNoSession; }
 };

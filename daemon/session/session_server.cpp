@@ -26,7 +26,9 @@ constexpr int kLooksPerTurn = 32;
 
 SessionServer::SessionServer(Epoll& epoll, UnixListener listener,
                              const SessionServerOptions& options)
-    : epoll_(epoll), options_(options) {
+    : epoll_(epoll),
+      options_(options),
+      groups_(epoll, epoll_tag(EpollOwner::group_member, 0), options.sessions_max) {
   listener_.emplace(epoll, std::move(listener), epoll_tag(EpollOwner::listener, 0),
                     "session.accept_failed");
   sessions_.resize(options.sessions_max + kSpareConnections);

@@ -16,6 +16,7 @@
 #include "daemon/os/disposer.h"
 #include "daemon/os/epoll.h"
 #include "daemon/os/gated_listener.h"
+#include "daemon/session/groups.h"
 #include "daemon/session/session.h"
 #include "proto/handshake.h"
 #include "proto/thread_roles.h"
@@ -33,6 +34,7 @@ enum class EpollOwner : std::uint8_t {
   admin_listener = 6,
   admin_socket = 7,
   signals = 8,
+  group_member = 9,
 };
 constexpr std::uint64_t epoll_tag(EpollOwner owner, std::uint32_t value) {
   return static_cast<std::uint64_t>(owner) << 56 | value;
@@ -56,6 +58,7 @@ class SessionServer final : public CompletionSink {
   void on_listener(Instant now) HC_REACTOR;
   void on_socket(std::uint32_t number) HC_REACTOR;
   void on_pidfd(std::uint32_t number) HC_REACTOR;
+  void on_member(std::uint32_t watch) HC_REACTOR { groups_.on_pidfd(watch); }
 
   // Takes requests from every ring; true when there was any.
   bool drain_rings() HC_REACTOR;
@@ -100,6 +103,18 @@ class SessionServer final : public CompletionSink {
   void send(Session& session, const MessageHeader& header, std::span<const std::uint8_t> body,
             std::span<const int> fds) HC_REACTOR;
 
+  // group_messages.cpp
+  bool dispatch_group(Session& session, const MessageHeader& header,
+                      std::span<const std::uint8_t> body, std::vector<UniqueFd>& fds) HC_REACTOR;
+  void join_board(Session& session, const MessageHeader& header,
+                  std::span<const std::uint8_t> body) HC_REACTOR;
+  Result<void> watch_board(Session& session, std::span<const std::uint8_t> body,
+                           std::vector<UniqueFd>& fds) HC_REACTOR;
+  Result<void> post(Session& session, std::span<const std::uint8_t> body) HC_REACTOR;
+  Result<void> get(Session& session, const MessageHeader& header,
+                   std::span<const std::uint8_t> body) HC_REACTOR;
+  void answer_gets(const std::string& group) HC_REACTOR;
+
   // attach.cpp
   void attach(Session& session, const MessageHeader& header, std::span<const std::uint8_t> body,
               std::vector<UniqueFd>& fds) HC_REACTOR;
@@ -141,6 +156,7 @@ class SessionServer final : public CompletionSink {
   Disposer descriptors_;
   Disposer regions_;
   SessionServerOptions options_;
+  Groups groups_;
   Engine* engine_ = nullptr;
   Uuid daemon_instance_{};
   UniqueFd daemon_pidfd_;

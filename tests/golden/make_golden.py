@@ -191,6 +191,8 @@ STATS_REPLY = Layout(*((name, "Q") for name in (
     "misses", "stored", "evicted_l2", "evicted_l3", "verify_failures", "commits")))
 NOTICE = Layout(("kind", "I"), ("code", "i"))
 BLACKBOARD_REQUEST = Layout(("key", "I"), ("value_bytes", "I"))
+BOARD_REQUEST = Layout(("words", "I"), ("reserved", "I"))
+BOARD_REPLY = Layout(("number", "Q"), ("world", "I"), ("words", "I"))
 
 
 def layout_fingerprint():
@@ -208,7 +210,7 @@ def layout_fingerprint():
         MESSAGE_HEADER.size, ATTACH_REQUEST.size, ATTACH_REPLY.size,
         ARENA_INFO.size, REGION_REQUEST.size, LAYOUT_REQUEST.size, LAYOUT_RUN.size,
         SPACE_SWITCH_REQUEST.size, SPACE_SWITCH_REPLY.size, STATS_REPLY.size, NOTICE.size,
-        BLACKBOARD_REQUEST.size,
+        BLACKBOARD_REQUEST.size, BOARD_REQUEST.size, BOARD_REPLY.size,
         REGIONS_PER_SESSION, RUNS_PER_LAYOUT_MAX, OP_BYTES_MAX, COMPLETIONS_PER_OP,
         MESSAGE_FDS_MAX,
         RING_ENTRIES, COMPLETION_ENTRIES, OP_SLOTS,
@@ -461,6 +463,14 @@ def blackboard_post():
     return message(13, BLACKBOARD_REQUEST.pack(key=0x01020304, value_bytes=len(value)) + value)
 
 
+def board_join():
+    return message(19, BOARD_REQUEST.pack(words=141))
+
+
+def board_reply():
+    return message(20, BOARD_REPLY.pack(number=0x0102030405060708, world=8, words=141), fd_count=1)
+
+
 def error_reply():
     return message(6, b"space: belongs to another family", status=12)
 
@@ -542,6 +552,8 @@ FORMATS = {
     "stats_reply": stats_reply,
     "notice": notice,
     "blackboard_post": blackboard_post,
+    "board_join": board_join,
+    "board_reply": board_reply,
     "error_reply": error_reply,
 }
 

@@ -194,6 +194,19 @@ TEST_CASE("Golden bytes: a post to the blackboard of a group") {
         golden("blackboard_post"));
 }
 
+TEST_CASE("Golden bytes: a request for a place on the agreement board, and its answer") {
+  BoardRequest request{};
+  request.words = 141;
+  BoardReply reply{};
+  reply.number = 0x0102030405060708;
+  reply.world = 8;
+  reply.words = 141;
+  Message answer(MessageType::board_reply, 1);
+
+  CHECK(Message(MessageType::board_join).add(request).bytes() == golden("board_join"));
+  CHECK(answer.add(reply).bytes() == golden("board_reply"));
+}
+
 TEST_CASE("Golden bytes: a reply that says no carries its code and one line of text") {
   Message message(MessageType::reply);
   message.header().status = static_cast<std::int32_t>(Code::refused);
