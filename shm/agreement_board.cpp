@@ -3,7 +3,9 @@
 #include "shm/agreement_board.h"
 
 #include <algorithm>
+#include <bit>
 #include <ctime>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -17,6 +19,7 @@ namespace hc {
 namespace {
 
 constexpr std::int64_t kBoardSecondNs = 1'000'000'000;
+constexpr std::int64_t kNeutral = std::numeric_limits<std::int64_t>::max();
 
 std::int64_t now_ns() {
   timespec now{};
@@ -139,13 +142,23 @@ void AgreementBoard::ring() {
   }
 }
 
+// Lines that hold nothing are not touched: a rank with little to say moves few cache lines.
 void AgreementBoard::tell(std::span<const std::int64_t> words) {
   HC_CHECK(words.size() == words_);
   ++round_;
   std::int64_t* const out = vector(rank_);
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    store_relaxed(out[i], words[i]);
+  std::uint32_t lines = 0;
+  for (std::size_t first = 0; first < words.size(); first += kBoardLineWords) {
+    const auto line = words.subspan(first, std::min(kBoardLineWords, words.size() - first));
+    if (std::all_of(line.begin(), line.end(), [](std::int64_t at) { return at == kNeutral; })) {
+      continue;
+    }
+    lines |= 1U << first / kBoardLineWords;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      store_relaxed(out[first + i], line[i]);
+    }
   }
+  store_relaxed(member(rank_).lines[round_ % 2], lines);
   store_release(member(rank_).round, round_);
   ring();
 }
@@ -161,7 +174,8 @@ AgreementBoard::Members AgreementBoard::look() {
     if (load_acquire(at.round) >= round_) {
       continue;
     }
-    const bool gone = load_acquire(at.dead) != 0 || load_acquire(at.left) != 0;
+    const bool gone = load_acquire(at.dead) != 0 || load_acquire(at.left) != 0 ||
+                      load_acquire(header_->verdict) % 2 != 0;
     if (!gone) {
       return Members::waiting;
     }
@@ -172,12 +186,31 @@ AgreementBoard::Members AgreementBoard::look() {
   return Members::complete;
 }
 
+// True when this round is complete, for all ranks and for good; false when it, or one before it, has
+// failed.
+bool AgreementBoard::decide(bool failed) {
+  std::uint64_t seen = load_acquire(header_->verdict);
+  while (seen == 2 * (round_ - 1)) {
+    const std::uint64_t wanted = 2 * round_ + (failed ? 1U : 0U);
+    if (compare_exchange(header_->verdict, seen, wanted)) {
+      return !failed;
+    }
+  }
+  // Another rank may have given up the next round by now, which follows a complete one.
+  return seen == 2 * round_ || seen == 2 * (round_ + 1) + 1;
+}
+
 void AgreementBoard::reduce(std::span<std::int64_t> out) {
+  std::fill(out.begin(), out.end(), kNeutral);
   for (std::uint32_t rank = 0; rank < world_; ++rank) {
     const std::int64_t* const from = vector(rank);
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      const std::int64_t word = load_relaxed(from[i]);
-      out[i] = rank == 0 ? word : std::min(out[i], word);
+    for (std::uint32_t lines = load_relaxed(member(rank).lines[round_ % 2]); lines != 0;
+         lines &= lines - 1) {
+      const auto first = static_cast<std::size_t>(std::countr_zero(lines)) * kBoardLineWords;
+      const std::size_t end = std::min(first + kBoardLineWords, out.size());
+      for (std::size_t i = first; i < end; ++i) {
+        out[i] = std::min(out[i], load_relaxed(from[i]));
+      }
     }
   }
 }
@@ -194,18 +227,12 @@ Code AgreementBoard::sleep(std::int64_t timeout_ns) {
   return code;
 }
 
-Code AgreementBoard::take(std::span<std::int64_t> out, std::int64_t spin_ns,
-                          std::int64_t timeout_ns) {
-  HC_CHECK(out.size() == words_ && round_ > 0);
+Code AgreementBoard::await(std::int64_t spin_ns, std::int64_t timeout_ns) {
   const std::int64_t begin = now_ns();
   while (true) {
     const Members members = look();
-    if (members == Members::complete) {
-      reduce(out);
-      return Code::ok;
-    }
-    if (members == Members::gone) {
-      return Code::disconnected;
+    if (members != Members::waiting) {
+      return members == Members::complete ? Code::ok : Code::disconnected;
     }
     const std::int64_t waited = now_ns() - begin;
     if (waited >= timeout_ns) {
@@ -220,6 +247,18 @@ Code AgreementBoard::take(std::span<std::int64_t> out, std::int64_t spin_ns,
       return code;
     }
   }
+}
+
+Code AgreementBoard::take(std::span<std::int64_t> out, std::int64_t spin_ns,
+                          std::int64_t timeout_ns) {
+  HC_CHECK(out.size() == words_ && round_ > 0);
+  const Code seen = await(spin_ns, timeout_ns);
+  if (!decide(seen != Code::ok)) {
+    ring();  // who waits for somebody else sees the verdict
+    return seen == Code::ok ? Code::disconnected : seen;
+  }
+  reduce(out);
+  return Code::ok;
 }
 
 }  // namespace hc

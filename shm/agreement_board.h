@@ -3,7 +3,8 @@
 // that they share; a member that has died or left ends the wait of the others.
 //
 // Owner thread: one per rank; the daemon's side (BoardWatcher) has its own.
-// Invariants: a member is written by its rank alone; a vector is complete before its round is told.
+// Invariants: a member is written by its rank alone; a vector is complete before its round is told;
+// the verdict of a round follows a complete one.
 //
 // Why a vector is never overwritten while somebody reads it: a rank writes round r + 2 into the
 // place of round r only after it has seen every member at round r + 1, and each of them told
@@ -15,8 +16,11 @@
 // then (1) came after it, so (2) changes the bell after (b): (d) does not sleep, or (3) sees the
 // sleeper.
 //
-// Why all ranks agree about a member that dies: its round was told before its death, or never. Who
-// sees it dead looks at its round once more.
+// Why all ranks agree how a round ended: its verdict is one word, written once for each round by
+// whoever is first (compare and swap): complete, by one who has seen every member's vector; failed,
+// by one who has seen a member gone or whose time is up. Who comes second takes what stands there:
+// also the vectors of a round that it had given up, because a round that is complete was told by all.
+// A failed round is the last one: everybody who looks sees it.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +64,8 @@ class [[nodiscard]] AgreementBoard {
   void tell(std::span<const std::int64_t> words);
   // Waits until every member has told this round, and puts the minimum into `out`. Spins at most
   // spin_ns, then sleeps; at most timeout_ns in all.
-  // ok; disconnected: a member is dead or has left; timed_out; io_error.
+  // ok, on all ranks or on none; disconnected: a member is dead, has left or has given up; timed_out,
+  // io_error: this rank has given up. After anything but ok the board is of no use any more.
   [[nodiscard]] Code take(std::span<std::int64_t> out, std::int64_t spin_ns,
                           std::int64_t timeout_ns);
   // This rank takes part no more: those who wait for it are told at once.
@@ -73,6 +78,8 @@ class [[nodiscard]] AgreementBoard {
   BoardMember& member(std::uint32_t rank);
   std::int64_t* vector(std::uint32_t rank);
   Members look();
+  Code await(std::int64_t spin_ns, std::int64_t timeout_ns);
+  bool decide(bool failed);
   void reduce(std::span<std::int64_t> out);
   void ring();
   Code sleep(std::int64_t timeout_ns);

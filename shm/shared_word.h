@@ -49,6 +49,14 @@ void add_release(Word& word, std::type_identity_t<Word> value) {
   static_cast<void>(__atomic_fetch_add(&word, value, __ATOMIC_RELEASE));
 }
 
+// False: `seen` is what stands there instead.
+template <SharedWord Word>
+bool compare_exchange(Word& word, std::type_identity_t<Word>& seen,
+                      std::type_identity_t<Word> wanted) {
+  return __atomic_compare_exchange_n(&word, &seen, wanted, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE);
+}
+
 // Orders an earlier store before a later load, which acquire and release do not.
 inline void full_fence() {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);

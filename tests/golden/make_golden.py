@@ -158,10 +158,10 @@ STATUS_ENTRY = Layout(
     ("durable", "Q"))
 BOARD_HEADER = Layout(
     ("magic", "4s"), ("protocol", "I"), ("world", "I"), ("words", "I"), ("pad1", "48s"),
-    ("bell", "I"), ("pad2", "60s"))
+    ("bell", "I"), ("pad2", "60s"), ("verdict", "Q"), ("pad3", "56s"))
 BOARD_MEMBER = Layout(
-    ("round", "Q"), ("left", "I"), ("sleeping", "I"), ("pad1", "48s"), ("dead", "I"),
-    ("pad2", "60s"))
+    ("round", "Q"), ("left", "I"), ("sleeping", "I"), ("lines_even", "I"), ("lines_odd", "I"),
+    ("pad1", "40s"), ("dead", "I"), ("pad2", "60s"))
 MESSAGE_HEADER = Layout(
     ("magic", "4s"), ("type", "H"), ("fd_count", "H"), ("bytes", "I"), ("status", "i"),
     ("request_id", "Q"))
@@ -510,14 +510,16 @@ def status_table():
 
 
 def agreement_board():
-    """Two ranks, vectors of nine words (two lines each); rank 0 has told round 4, rank 1 is dead."""
+    """Two ranks, vectors of nine words (two lines each); rank 0 has told round 4, rank 1 is dead,
+    and round 4 has failed."""
     words, line = 9, 64
     vector = (words * 8 + line - 1) // line * line
     told = struct.pack(f"<{words}q", *(-number for number in range(words))).ljust(vector, b"\0")
     return b"".join([
         BOARD_HEADER.pack(
-            magic=b"HICB", protocol=PROTOCOL, world=2, words=words, bell=0x01020304),
-        BOARD_MEMBER.pack(round=4, left=1, sleeping=1), told, bytes(vector),
+            magic=b"HICB", protocol=PROTOCOL, world=2, words=words, bell=0x01020304,
+            verdict=9),
+        BOARD_MEMBER.pack(round=4, left=1, sleeping=1, lines_even=3, lines_odd=1), told, bytes(vector),
         BOARD_MEMBER.pack(round=3, dead=1), bytes(2 * vector)])
 
 

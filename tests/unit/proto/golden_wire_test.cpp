@@ -179,11 +179,14 @@ TEST_CASE("Golden bytes: an agreement board of two ranks, one of them dead") {
   header.world = 2;
   header.words = kWords;
   header.bell = 0x01020304;
+  header.verdict = 9;
   std::memcpy(board.data(), &header, sizeof header);
   BoardMember first{};
   first.round = 4;
   first.left = 1;
   first.sleeping = 1;
+  first.lines[0] = 3;
+  first.lines[1] = 1;
   std::memcpy(board.data() + board_member_offset(0, kWords), &first, sizeof first);
   for (std::int64_t word = 0; word < kWords; ++word) {
     const std::int64_t value = -word;

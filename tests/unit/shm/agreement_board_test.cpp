@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -82,7 +83,7 @@ TEST_CASE("every rank gets the minimum of every round, sleeping or spinning") {
   CHECK(wrong.load() == 0);
 }
 
-TEST_CASE("who waits for a rank that says nothing is told when the time is up") {
+TEST_CASE("a rank that gives up a round gives it up for all, whoever tells it later") {
   const BoardWatcher watcher = make_board(2);
   AgreementBoard one = join(watcher, 0, 2);
   AgreementBoard other = join(watcher, 1, 2);
@@ -90,8 +91,96 @@ TEST_CASE("who waits for a rank that says nothing is told when the time is up") 
   one.tell(said(0, 1));
   CHECK(one.take(out, 0, 1'000'000) == Code::timed_out);
   other.tell(said(1, 1));
-  CHECK(one.take(out, 0, kBoardLongNs) == Code::ok);  // nothing is lost: it may wait again
+  CHECK(other.take(out, 0, kBoardLongNs) == Code::disconnected);
+}
+
+TEST_CASE("a rank whose time is up takes a round that the others have taken") {
+  const BoardWatcher watcher = make_board(2);
+  AgreementBoard one = join(watcher, 0, 2);
+  AgreementBoard other = join(watcher, 1, 2);
+  BoardVector out{};
+  one.tell(said(0, 1));
+  other.tell(said(1, 1));
+  CHECK(other.take(out, 0, kBoardLongNs) == Code::ok);
+  CHECK(one.take(out, 0, 0) == Code::ok);
   CHECK(out == least(2, 1));
+}
+
+TEST_CASE("a rank that gives up ends the wait of those who wait for a third") {
+  const BoardWatcher watcher = make_board(3);
+  AgreementBoard one = join(watcher, 0, 3);
+  AgreementBoard two = join(watcher, 1, 3);
+  one.tell(said(0, 1));
+  two.tell(said(1, 1));
+  Code code = Code::ok;
+  std::thread waits([&] {
+    BoardVector out{};
+    code = one.take(out, 0, kBoardLongNs);
+  });
+  BoardVector out{};
+  CHECK(two.take(out, 0, 0) == Code::timed_out);
+  waits.join();
+  CHECK(code == Code::disconnected);
+}
+
+TEST_CASE("however early ranks give up, a round ends well on all of them or on none") {
+  constexpr std::uint32_t kRanks = 3;
+  constexpr std::uint64_t kBoards = 150;
+  std::uint64_t split = 0;
+  std::uint64_t given_up = 0;
+  std::uint64_t taken = 0;
+  for (std::uint64_t number = 0; number < kBoards; ++number) {
+    const BoardWatcher watcher = make_board(kRanks);
+    std::array<std::uint64_t, kRanks> good{};
+    std::vector<std::thread> ranks;
+    for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
+      ranks.emplace_back([&, rank, board = join(watcher, rank, kRanks)]() mutable {
+        BoardVector out{};
+        Code code = Code::ok;
+        for (std::uint64_t round = 1; round <= 200 && code == Code::ok; ++round) {
+          board.tell(said(rank, round));
+          const auto patience = static_cast<std::int64_t>(mix(number * 7919 + round * 31 + rank) %
+                                                          200'000);
+          code = board.take(out, patience / 2, patience);
+          good[rank] += code == Code::ok && out == least(kRanks, round) ? 1U : 0U;
+        }
+      });
+    }
+    for (std::thread& rank : ranks) {
+      rank.join();
+    }
+    split += good[0] == good[1] && good[1] == good[2] ? 0U : 1U;
+    given_up += good[0] < 200 ? 1U : 0U;
+    taken += good[0];
+  }
+  CHECK(split == 0);
+  CHECK(given_up > 0);  // else nothing was tried
+  CHECK(taken > 0);
+}
+
+TEST_CASE("words that say nothing are not written, and count as neutral on every rank") {
+  constexpr std::int64_t kNothing = std::numeric_limits<std::int64_t>::max();
+  const BoardWatcher watcher = make_board(2);
+  AgreementBoard one = join(watcher, 0, 2);
+  AgreementBoard other = join(watcher, 1, 2);
+  BoardVector full = said(0, 1);
+  BoardVector sparse{};
+  sparse.fill(kNothing);
+  sparse[3] = -7;
+  sparse[kBoardWords - 1] = 9;
+  BoardVector out{};
+  for (const std::uint64_t round : {1U, 2U, 3U}) {
+    const BoardVector& mine = round == 3 ? sparse : full;  // the place of round 1 is used again
+    BoardVector wanted = mine;
+    wanted[3] = std::min(wanted[3], sparse[3]);
+    wanted[kBoardWords - 1] = std::min(wanted[kBoardWords - 1], sparse[kBoardWords - 1]);
+    one.tell(mine);
+    other.tell(sparse);
+    REQUIRE(one.take(out, 0, kBoardLongNs) == Code::ok);
+    CHECK(out == wanted);
+    REQUIRE(other.take(out, 0, kBoardLongNs) == Code::ok);
+    CHECK(out == wanted);
+  }
 }
 
 TEST_CASE("a member that dies or leaves ends the wait of the others at once") {
