@@ -65,6 +65,15 @@ class Client {
   bool in_child() const { return fork_guard_.in_child(); }
   Result<void> state();
   std::uint64_t instances();
+  // Of the space only the weight version ever changes.
+  const OpenPlan& plan() const { return plan_; }
+  // Whether operations can be submitted now, and how often all leases have ended so far: with a
+  // session, with a space.
+  struct Ground {
+    bool is_attached = false;
+    std::uint64_t lease_ends = 0;
+  };
+  Ground ground();
 
   Result<void> register_region(const hicache_region* region, std::uint32_t timeout_ms);
   Result<void> unregister_region(std::uint32_t region, std::uint32_t timeout_ms);
@@ -75,6 +84,8 @@ class Client {
   };
   Result<void> exists_prefix(Pages pages, OwnedParts owned, hicache_prefix& out);
 
+  // What submit would say of its arguments.
+  Result<void> judge(Verb verb, const hicache_op* op, Pages pages);
   // All of them answer the op id.
   Result<std::uint64_t> submit(Verb verb, const hicache_op* op, Pages pages);
   Result<std::uint64_t> release(const hicache_op* op, std::uint64_t lease);
@@ -137,6 +148,7 @@ class Client {
   void announce();
 
   // client_ops.cpp
+  Result<RequestEntry> judge_op(Verb verb, const hicache_op* op, Pages pages, PageRules& rules);
   PageRules rules_of(Verb verb, std::uint8_t kind_mask) const;
   Result<std::uint64_t> launch(Session::Submission submission);
   std::size_t collect(std::span<hicache_completion> out);

@@ -28,6 +28,11 @@ Error answered_wrongly(const char* what) {
 
 }  // namespace
 
+Client::Ground Client::ground() {
+  const Lock lock(mutex_);
+  return {check_data(false).has_value(), leases_.ends()};
+}
+
 Result<Client::JoinedBoard> Client::join_board(std::uint32_t words, std::uint32_t timeout_ms) {
   HC_TRY_VOID(check_bounds("timeout_ms", timeout_ms, kGroupTimeoutBounds));
   const Deadline deadline = deadline_after_ms(timeout_ms);

@@ -60,11 +60,11 @@ Result<std::uint64_t> Client::launch(Session::Submission submission) {
   return not_attached();
 }
 
-Result<std::uint64_t> Client::submit(Verb verb, const hicache_op* op, Pages pages) {
-  const Lock lock(mutex_);
+Result<RequestEntry> Client::judge_op(Verb verb, const hicache_op* op, Pages pages,
+                                      PageRules& rules) {
   auto entry = check_op(verb, op, plan_.space);
   HC_TRY(entry);
-  PageRules rules = rules_of(verb, op->kind_mask);
+  rules.kind_mask = op->kind_mask;
   if (verb == Verb::store || verb == Verb::load) {
     HC_TRY_VOID(check_bounds("op.region", op->region, {0, kRegionsPerSession - 1U}));
     const RegionSlot& slot = regions_.at(op->region);
@@ -82,6 +82,21 @@ Result<std::uint64_t> Client::submit(Verb verb, const hicache_op* op, Pages page
     HC_TRY_VOID(check_kinds_of_region(rules, op->region));
   }
   HC_TRY_VOID(check_pages(rules, pages.data, pages.count));
+  return entry;
+}
+
+Result<void> Client::judge(Verb verb, const hicache_op* op, Pages pages) {
+  const Lock lock(mutex_);
+  PageRules rules = rules_of(verb, 0);
+  HC_TRY_VOID(judge_op(verb, op, pages, rules));
+  return {};
+}
+
+Result<std::uint64_t> Client::submit(Verb verb, const hicache_op* op, Pages pages) {
+  const Lock lock(mutex_);
+  PageRules rules = rules_of(verb, 0);
+  const auto entry = judge_op(verb, op, pages, rules);
+  HC_TRY(entry);
   HC_TRY_VOID(check_data(false));
   Session::Submission submission;
   submission.entry = *entry;

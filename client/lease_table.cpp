@@ -21,6 +21,7 @@ const Lease* LeaseTable::find(std::uint64_t handle) const {
 }
 
 void LeaseTable::end_all() {
+  ++ends_;
   for (auto& [handle, lease] : leases_) {
     lease.alive = false;
   }

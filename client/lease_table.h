@@ -34,11 +34,14 @@ class LeaseTable {
   const Lease* find(std::uint64_t handle) const;
   void erase(std::uint64_t handle) { leases_.erase(handle); }
   void end_all();
+  // How often all leases have ended so far.
+  std::uint64_t ends() const { return ends_; }
   std::size_t size() const { return leases_.size(); }
 
  private:
   std::unordered_map<std::uint64_t, Lease> leases_;
   std::uint64_t last_ = 0;
+  std::uint64_t ends_ = 0;
 };
 
 }  // namespace hc

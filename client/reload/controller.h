@@ -130,7 +130,9 @@ class Controller {
   void apply(const AgreementVector& reduced, ReloadDecisions& out);
   // The collective failed (a member died, a deadline passed): nobody knows what was agreed. All is
   // dropped as after a divergence; the engine forms the group anew, or goes on without reloads.
-  void abandon(ReloadDecisions& out);
+  void abandon(ReloadDecisions& out) { restart(epoch_ + 1, out); }
+  // The same, to go on in the epoch that the ranks have agreed on, beyond all of theirs.
+  void restart(std::uint64_t epoch, ReloadDecisions& out);
 
   bool is_reading(ReloadOpId op) const;
   bool is_open() const { return !candidates_.empty() || ops_open_ > 0; }

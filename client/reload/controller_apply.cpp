@@ -63,12 +63,12 @@ void Controller::apply(const AgreementVector& reduced, ReloadDecisions& out) {
   take_local(out);
 }
 
-void Controller::abandon(ReloadDecisions& out) {
+void Controller::restart(std::uint64_t epoch, ReloadDecisions& out) {
   is_encoded_ = false;
   out.clear();
   out.diverged = true;
   sequence_ = 0;
-  drop_all(epoch_ + 1, out);
+  drop_all(epoch, out);
   apply_inputs(out);
   take_local(out);
 }

@@ -268,6 +268,29 @@ std::uint32_t PrefixTree::evict_l1(std::uint32_t pages) {
   return freed;
 }
 
+void PrefixTree::clear() {
+  drop_l2();
+  while (!l1_by_age_.empty()) {
+    for (auto at = l1_by_age_.begin(); at != l1_by_age_.end();) {
+      const Age age = *at;
+      if (nodes_[age.second].l1_children == 0) {
+        set_l1(age.second, false);
+        remove_node(age.second);
+      }
+      at = l1_by_age_.upper_bound(age);
+    }
+  }
+}
+
+std::int64_t PrefixTree::l1_digest() const {
+  DecisionDigest digest;
+  for (const auto& [access, index] : l1_by_age_) {
+    digest.add(nodes_[index].hashes.front());
+    digest.add(nodes_[index].hashes.back());
+  }
+  return digest.value();
+}
+
 void PrefixTree::lock(AnchorId anchor) {
   HC_CHECK(is_live(anchor));
   for (std::uint32_t at = anchor.node; at != 0; at = nodes_[at].parent) {

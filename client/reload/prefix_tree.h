@@ -43,6 +43,7 @@ class PrefixTree final : public AttachPoint {
   PrefixTree(const PrefixTreeOptions& options, PageQuota& quota);
 
   AnchorId root() const { return {0, 0}; }
+  bool is_live(AnchorId anchor) const;
   // Walks down, splits the node in which the match ends, and touches the path.
   PrefixMatch match(std::span<const PageHash> path);
   // The path is in L1 now, computed or loaded; new nodes for what was not there. False: no record.
@@ -53,6 +54,7 @@ class PrefixTree final : public AttachPoint {
   // Nodes from here to the root are in use: they stay where they are.
   void lock(AnchorId anchor);
   void unlock(AnchorId anchor);
+  bool is_locked(AnchorId anchor) const { return nodes_[anchor.node].locks > 0; }
   // Where the pages lie that are only in L2 on the path to `anchor`, in order: to load them.
   struct Place {
     LeaseHandle lease = kNoLeaseHandle;
@@ -70,6 +72,11 @@ class PrefixTree final : public AttachPoint {
     return static_cast<std::uint64_t>(changes_.value());
   }
   void restart_fingerprint(std::uint64_t epoch) override { changes_.restart(epoch); }
+
+  // Of what is in L1, in the order of its age: ranks with equal ones evict alike.
+  std::int64_t l1_digest() const;
+  // Every node goes, locked ones too, and with them what is in L2.
+  void clear();
 
   std::uint32_t node_count() const { return nodes_in_use_; }
   std::uint32_t l1_pages() const { return l1_pages_; }
@@ -102,7 +109,6 @@ class PrefixTree final : public AttachPoint {
   };
   using Age = std::pair<std::uint64_t, std::uint32_t>;  // access, index
 
-  bool is_live(AnchorId anchor) const;
   AnchorId anchor_of(std::uint32_t node) const { return {node, nodes_[node].use}; }
   std::uint32_t child(std::uint32_t parent, const PageHash& first) const;
   std::uint32_t make_node(std::uint32_t parent, const PageRun& pages);

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// reload_group: one rank's part in its group: the controller, the tree and the quota above, the
+// rank's client and the agreement below.
+//
+// Owner thread: the engine's scheduler. Invariants: the controller is asked only while the ranks
+// have met (is_met); every operation that is submitted here stands in ops_ until its terminal
+// completion; a lease is in the tree, in the controller, or on its way back to the daemon.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "client/agree/agreement.h"
+#include "client/client.h"
+#include "client/group/group_plan.h"
+#include "client/reload/controller.h"
+#include "client/reload/prefix_tree.h"
+
+namespace hc {
+
+struct ReloadGroupStats {
+  std::uint64_t ticks = 0;
+  std::uint64_t reduces = 0;
+  std::uint64_t joins = 0;
+  std::uint64_t bytes_reloaded = 0;
+};
+
+class ReloadGroup {
+ public:
+  ReloadGroup(Client& client, GroupPlan plan);
+  ~ReloadGroup();
+  ReloadGroup(const ReloadGroup&) = delete;
+  ReloadGroup& operator=(const ReloadGroup&) = delete;
+
+  // Meets the other ranks. True: what is in L1 has been kept.
+  Result<bool> join(std::uint32_t timeout_ms);
+  bool is_met() const { return agreement_ != nullptr; }
+  AgreementKind agreement() const { return kind_; }
+
+  PrefixTree& tree() { return tree_; }
+  const PageQuota& quota() const { return quota_; }
+  const ControllerCounters& counters() const { return controller_.counters(); }
+  const ReloadGroupStats& stats() const { return stats_; }
+
+  Decline offer(RequestId request, Suffix suffix) {
+    return controller_.offer(request, std::move(suffix));
+  }
+  void withdraw(RequestId request) { controller_.release(request); }
+  // 0: there was no room for its lease; an ordinary store was submitted. bad_argument: nothing was
+  // done.
+  Result<std::uint64_t> store(const hicache_op& op, std::span<const hicache_page> pages,
+                              const PageRun& path, std::size_t first);
+  // False: the completion is not of this group.
+  bool take(const hicache_completion& completion);
+  // ok, or why the ranks are apart now.
+  Code tick(bool& reduced);
+  const ReloadDecisions& decisions() const { return decisions_; }
+  // The engine has emptied its caches. What becomes of what was open, the next tick says.
+  void clear();
+
+ private:
+  enum class Kind : std::uint8_t { reload, store, release, cancel };
+  struct Submitted {
+    Kind kind = Kind::release;
+    std::uint64_t id = 0;  // of the reload or the store
+  };
+
+  // reload_group_join.cpp
+  Result<std::unique_ptr<Agreement>> meet(std::uint32_t timeout_ms);
+  Result<std::unique_ptr<Agreement>> meet_on_board(std::uint32_t timeout_ms);
+  Code compare(Agreement& agreement, std::uint32_t timeout_ms, bool& is_equal,
+               std::uint64_t& epoch);
+
+  // reload_group_ops.cpp
+  void carry_out();
+  void submit_waiting();
+  bool submit_start(const ReloadDecisions::Start& start);
+  bool submit_release(LeaseHandle lease);
+  bool submit_cancel(ReloadOpId op);
+  void end_reload(const Submitted& at, const hicache_completion& completion);
+  void end_store(const Submitted& at, const hicache_completion& completion);
+  bool note(Kind kind, std::uint64_t id, const Result<std::uint64_t>& op_id);
+
+  void tell_untold();
+  void note_ground();
+  void answer_candidates();
+  hicache_op internal_op() const;
+  std::uint64_t now_ms() const;
+
+  Client& client_;
+  GroupPlan plan_;
+  PageQuota quota_;
+  PrefixTree tree_;
+  Controller controller_;
+  std::unique_ptr<Agreement> agreement_;
+  AgreementKind kind_;
+  Client::Ground ground_;
+  ReloadDecisions decisions_;
+  ReloadDecisions untold_;  // between two ticks: by clear and join
+  ReloadGroupStats stats_;
+  std::unordered_map<std::uint64_t, Submitted> ops_;           // by op id
+  std::unordered_map<std::uint64_t, std::uint64_t> reloads_;   // op id of a reload in flight
+  std::deque<ReloadDecisions::Start> starts_waiting_;          // for a free operation slot
+  std::deque<LeaseHandle> releases_waiting_;
+  std::vector<hicache_page> pages_;                            // spare memory of calls
+};
+
+}  // namespace hc

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// reload_group_ops: what was decided becomes operations, and their completions become facts.
+#include <algorithm>
+#include <utility>
+
+#include "client/group/reload_group.h"
+#include "proto/check.h"
+
+namespace hc {
+
+namespace {
+
+// Of what only gives back: it is bounded, and nobody waits for it.
+constexpr std::uint32_t kGiveBackMs = 60'000;
+
+}  // namespace
+
+hicache_op ReloadGroup::internal_op() const {
+  hicache_op op{};
+  op.deadline_ms = plan_.controller.ttl_ms;
+  return op;
+}
+
+// True: submitted, or never will be. False: every operation slot is taken now.
+bool ReloadGroup::note(Kind kind, std::uint64_t id, const Result<std::uint64_t>& op_id) {
+  if (op_id) {
+    ops_.emplace(*op_id, Submitted{kind, id});
+    return true;
+  }
+  return op_id.error().code != Code::busy;
+}
+
+bool ReloadGroup::submit_release(LeaseHandle lease) {
+  hicache_op op = internal_op();
+  op.deadline_ms = kGiveBackMs;
+  return note(Kind::release, lease, client_.release(&op, lease));
+}
+
+bool ReloadGroup::submit_cancel(ReloadOpId id) {
+  const auto found = std::find_if(reloads_.begin(), reloads_.end(),
+                                  [id](const auto& at) { return at.second == id.value; });
+  if (found == reloads_.end()) {
+    return true;
+  }
+  hicache_op op = internal_op();
+  op.deadline_ms = kGiveBackMs;
+  return note(Kind::cancel, id.value, client_.cancel(&op, found->first));
+}
+
+// A reload that can't be submitted has failed here.
+bool ReloadGroup::submit_start(const ReloadDecisions::Start& start) {
+  pages_.clear();
+  for (std::size_t i = 0; i < start.suffix.hashes.size(); ++i) {
+    pages_.push_back({start.suffix.hashes[i].bytes.data(), sizeof(PageHash), 0,
+                      start.suffix.owners[i], 0, nullptr});
+  }
+  const hicache_op op = internal_op();
+  const auto op_id = client_.submit(Verb::reload, &op, {pages_.data(), pages_.size()});
+  if (!note(Kind::reload, start.op.value, op_id)) {
+    return false;
+  }
+  if (op_id) {
+    reloads_.emplace(*op_id, start.op.value);
+  } else {
+    static_cast<void>(controller_.reload_ended(start.op, false, kNoLeaseHandle));
+  }
+  return true;
+}
+
+// Leases first: they make the room that reloads need.
+void ReloadGroup::submit_waiting() {
+  while (!releases_waiting_.empty() && submit_release(releases_waiting_.front())) {
+    releases_waiting_.pop_front();
+  }
+  while (!starts_waiting_.empty()) {
+    const bool is_wanted = controller_.is_reading(starts_waiting_.front().op);
+    if (is_wanted && !submit_start(starts_waiting_.front())) {
+      return;
+    }
+    if (!is_wanted) {  // it drains: nothing of it was ever begun
+      static_cast<void>(controller_.reload_ended(starts_waiting_.front().op, false,
+                                                 kNoLeaseHandle));
+    }
+    starts_waiting_.pop_front();
+  }
+}
+
+void ReloadGroup::carry_out() {
+  for (const LeaseHandle lease : decisions_.releases) {
+    releases_waiting_.push_back(lease);
+  }
+  for (const ReloadOpId op : decisions_.cancels) {
+    static_cast<void>(submit_cancel(op));  // else it ends by itself
+  }
+  for (ReloadDecisions::Start& start : decisions_.starts) {
+    starts_waiting_.push_back(std::move(start));
+  }
+  submit_waiting();
+}
+
+Result<std::uint64_t> ReloadGroup::store(const hicache_op& given,
+                                         std::span<const hicache_page> all, const PageRun& path,
+                                         std::size_t first) {
+  const auto pages = all.subspan(first);
+  HC_TRY_VOID(client_.judge(Verb::store, &given, {pages.data(), pages.size()}));
+  const auto number = is_met() ? controller_.begin_store(path, static_cast<std::uint32_t>(first))
+                               : std::nullopt;
+  hicache_op op = given;
+  if (number) {
+    op.flags = (op.flags | HICACHE_STORE_KEEP_LEASE) & ~HICACHE_STORE_EVERY_ACK;
+    op.ack = HICACHE_ACK_DURABLE;
+  }
+  const auto op_id = client_.submit(Verb::store, &op, {pages.data(), pages.size()});
+  if (!number) {
+    // The engine's own: its completion is not taken here.
+    HC_TRY(op_id);
+    return 0;
+  }
+  if (op_id) {
+    ops_.emplace(*op_id, Submitted{Kind::store, *number});
+  } else {
+    static_cast<void>(controller_.store_ended(*number, false, kNoLeaseHandle));
+  }
+  return *number;
+}
+
+void ReloadGroup::end_reload(const Submitted& at, const hicache_completion& completion) {
+  const bool has_landed = completion.code == HICACHE_OK;
+  stats_.bytes_reloaded += completion.bytes;
+  if (!controller_.reload_ended(ReloadOpId{at.id}, has_landed, completion.lease) &&
+      completion.lease != 0) {
+    releases_waiting_.push_back(completion.lease);
+  }
+}
+
+// What the spill policy keeps off the disk is durable nowhere.
+void ReloadGroup::end_store(const Submitted& at, const hicache_completion& completion) {
+  const bool is_durable = completion.code == HICACHE_OK;
+  if (!controller_.store_ended(at.id, is_durable, completion.lease) && completion.lease != 0) {
+    releases_waiting_.push_back(completion.lease);
+  }
+}
+
+bool ReloadGroup::take(const hicache_completion& completion) {
+  const auto found = ops_.find(completion.op_id);
+  if (found == ops_.end()) {
+    return false;
+  }
+  if (completion.terminal == 0) {
+    return true;
+  }
+  const Submitted at = found->second;
+  ops_.erase(found);
+  switch (at.kind) {
+    case Kind::reload:
+      reloads_.erase(completion.op_id);
+      end_reload(at, completion);
+      break;
+    case Kind::store: end_store(at, completion); break;
+    case Kind::release:
+    case Kind::cancel: break;
+  }
+  return true;
+}
+
+}  // namespace hc
