@@ -153,7 +153,7 @@ std::uint32_t PrefixTree::walk(std::span<const PageHash> path, std::size_t& reac
     }
     const std::size_t common = common_pages(nodes_[next].hashes, path.subspan(reached));
     if (common < nodes_[next].hashes.size()) {
-      if (free_nodes_.empty()) {
+      if (free_nodes_.empty() || is_known(nodes_[next].hashes[common])) {
         return node;
       }
       reached += common;
@@ -230,7 +230,7 @@ bool PrefixTree::fill_l1(const PageRun& path) {
   std::size_t reached = 0;
   std::uint32_t node = walk(path.hashes, reached);
   const bool has_rest = reached < path.hashes.size();
-  if (has_rest && (free_nodes_.empty() || child(node, path.hashes[reached]) != kNone32)) {
+  if (has_rest && (free_nodes_.empty() || is_known(path.hashes[reached]))) {
     return false;
   }
   for (const std::uint32_t at : nodes_to(node)) {

@@ -111,6 +111,9 @@ class PrefixTree final : public AttachPoint {
 
   AnchorId anchor_of(std::uint32_t node) const { return {node, nodes_[node].use}; }
   std::uint32_t child(std::uint32_t parent, const PageHash& first) const;
+  // As the first page of some node. Under another parent only if the engine's keys are no chain:
+  // such a page does not get in.
+  bool is_known(const PageHash& first) const { return first_pages_.count(first) != 0; }
   std::uint32_t make_node(std::uint32_t parent, const PageRun& pages);
   void link(std::uint32_t node, std::uint32_t parent);
   void unlink(std::uint32_t node);

@@ -117,12 +117,12 @@ AttachPoint::Anchor PrefixTree::look(AnchorId anchor, const PageHash& first) {
     return {};
   }
   const Node& node = nodes_[anchor.node];
-  return {child(anchor.node, first) == kNone32,
+  return {!is_known(first),
           anchor.node == 0 ? seed_ : std::optional<PageHash>(node.hashes.back())};
 }
 
 bool PrefixTree::insert(AnchorId anchor, const PageRun& pages, L2Grant held) {
-  HC_CHECK(is_live(anchor) && child(anchor.node, pages.hashes.front()) == kNone32);
+  HC_CHECK(is_live(anchor) && !is_known(pages.hashes.front()));
   if (free_nodes_.empty()) {
     return false;
   }
@@ -158,7 +158,7 @@ bool PrefixTree::adopt_stored(const PageRun& path, std::size_t first, L2Grant he
     page += nodes_[*at].hashes.size();
   }
   const bool has_rest = reached < path.hashes.size() && !is_cut;
-  if (has_rest && !free_nodes_.empty() && child(last, path.hashes[reached]) == kNone32) {
+  if (has_rest && !free_nodes_.empty() && !is_known(path.hashes[reached])) {
     first_page = run.empty() ? static_cast<std::uint32_t>(reached - first) : first_page;
     run.push_back(make_node(last, {path.hashes.subspan(reached), path.owners.subspan(reached)}));
     touch(run.back());

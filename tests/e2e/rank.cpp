@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "e2e/process.h"
+#include "proto/budget.h"
 #include "proto/check.h"
 
 namespace hc::test {
@@ -88,6 +89,7 @@ hicache_code Rank::open() {
   options.world = options_.world;
   options.tensor_rank = options_.rank;
   options.attach_timeout_ms = options_.attach_timeout_ms;
+  options.quota_bytes = std::uint64_t{options_.quota_pages} * quota_page_bytes(space_);
   if (const hicache_code code = hicache_open(&options, &space, &client_); code != HICACHE_OK) {
     return code;
   }
@@ -122,14 +124,19 @@ std::vector<hicache_page> Rank::pages_of(const Keys& keys) const {
   return pages;
 }
 
+void Rank::fill_rows(const Keys& keys) {
+  for (std::uint32_t i = 0; i < keys.count; ++i) {
+    region_->fill(keys.row + i, stream_of(keys.first + i));
+  }
+}
+
 hicache_code Rank::submit(std::uint8_t verb, const Keys& keys, std::uint64_t& op_id,
                           std::uint8_t ack, std::uint32_t flags) {
-  for (std::uint32_t i = 0; i < keys.count; ++i) {
-    if (verb == HICACHE_VERB_STORE) {
-      region_->fill(keys.row + i, stream_of(keys.first + i));
-    } else if (verb == HICACHE_VERB_LOAD) {
-      region_->spoil(keys.row + i, 0);
-    }
+  if (verb == HICACHE_VERB_STORE) {
+    fill_rows(keys);
+  }
+  for (std::uint32_t i = 0; verb == HICACHE_VERB_LOAD && i < keys.count; ++i) {
+    region_->spoil(keys.row + i, 0);
   }
   const std::vector<hicache_page> pages = pages_of(keys);
   const hicache_op op = op_of(verb == HICACHE_VERB_STORE ? ack : std::uint8_t{0}, flags);

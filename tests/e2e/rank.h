@@ -34,6 +34,7 @@ struct RankOptions {
   std::uint32_t payload_bytes = 24'000;  // no multiple of a disk block
   std::string weight_version = "1";
   std::uint32_t attach_timeout_ms = 30'000;
+  std::uint32_t quota_pages = 0;  // guaranteed in L2
 };
 
 // The space of every test: one sharded kind.
@@ -83,8 +84,12 @@ class Rank {
   // Waits until the client serves (again).
   bool wait_serving() const;
 
- private:
+  // Good until the next call.
   std::vector<hicache_page> pages_of(const Keys& keys) const;
+  // As before a store of them.
+  void fill_rows(const Keys& keys);
+
+ private:
   hicache_completion run(std::uint8_t verb, const Keys& keys, std::uint8_t ack,
                          std::uint32_t flags = 0);
   StreamKey stream_of(std::uint64_t page) const;

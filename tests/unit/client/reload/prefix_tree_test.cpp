@@ -185,6 +185,65 @@ TEST_CASE("without a free record nothing is changed") {
   CHECK(at.tree.node_count() == 1);
 }
 
+TEST_CASE("cleared, a tree has nothing left, and gives every lease back") {
+  Trees at;
+  const BenchPath path = bench_path(1, 6);
+  REQUIRE(at.tree.fill_l1(part(path, 0, 4)));
+  REQUIRE(at.tree.insert(at.tree.match({path.hashes.data(), 4}).anchor, part(path, 4, 2),
+                         at.grant(7, 2)));
+  at.tree.lock(at.tree.match(path.hashes).anchor);
+  const AnchorId before = at.tree.match(path.hashes).anchor;
+
+  at.tree.clear();
+
+  CHECK(at.tree.node_count() == 0);
+  CHECK(at.tree.l1_pages() == 0);
+  CHECK(at.released() == std::vector<LeaseHandle>{7});
+  CHECK(at.quota.used()[0] == 0);
+  CHECK_FALSE(at.tree.is_live(before));
+  REQUIRE(at.tree.fill_l1(path.run()));
+  CHECK(at.tree.match(path.hashes).l1_pages == 6);
+}
+
+TEST_CASE("what is in L1, in its order, makes the digest of L1; what is in L2 does not") {
+  Trees one;
+  Trees other;
+  const BenchPath first = bench_path(1, 3);
+  const BenchPath second = bench_path(2, 3);
+  REQUIRE(one.tree.fill_l1(first.run()));
+  REQUIRE(one.tree.fill_l1(second.run()));
+  REQUIRE(other.tree.fill_l1(second.run()));
+  REQUIRE(other.tree.fill_l1(first.run()));
+  CHECK(one.tree.l1_digest() != other.tree.l1_digest());
+
+  one.tree.match(first.hashes);
+  CHECK(one.tree.l1_digest() == other.tree.l1_digest());
+
+  REQUIRE(one.tree.insert(one.tree.root(), bench_path(3, 2).run(), one.grant(1, 2)));
+  CHECK(one.tree.l1_digest() == other.tree.l1_digest());
+}
+
+TEST_CASE("keys that are no chain stay out, and harm nothing that is in") {
+  Trees at;
+  const BenchPath path = bench_path(1, 4);
+  REQUIRE(at.tree.fill_l1(path.run()));
+  BenchPath elsewhere = bench_path(2, 3);
+  elsewhere.hashes[1] = path.hashes[0];  // the head of the other one, behind another page
+  BenchPath within = bench_path(3, 2);
+  within.hashes[1] = path.hashes[2];
+
+  REQUIRE(at.tree.fill_l1(part(elsewhere, 0, 1)));
+  CHECK_FALSE(at.tree.fill_l1(elsewhere.run()));
+  const AnchorId anchor = at.tree.match({elsewhere.hashes.data(), 1}).anchor;
+  CHECK_FALSE(at.tree.look(anchor, path.hashes[0]).is_clean);
+  // A page that is in the middle of a node here becomes the head of another: the node stays whole.
+  REQUIRE(at.tree.fill_l1(part(within, 0, 1)));
+  REQUIRE(at.tree.insert(at.tree.match({within.hashes.data(), 1}).anchor, part(within, 1, 1),
+                         at.grant(1, 1)));
+  CHECK(at.tree.match({path.hashes.data(), 2}).pages() == 0);
+  CHECK(at.tree.match(path.hashes).l1_pages == 4);
+}
+
 TEST_CASE("equal changes give equal fingerprints, other ones do not") {
   Trees one;
   Trees two;
