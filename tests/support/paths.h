@@ -18,4 +18,9 @@ namespace hc::test {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
 }
 
+// A stand-in library of this build (tests/doubles), for example double_library("libcuda.so.1").
+[[nodiscard]] inline std::filesystem::path double_library(std::string_view name) {
+  return program("..").lexically_normal().parent_path() / "doubles" / name;
+}
+
 }  // namespace hc::test
