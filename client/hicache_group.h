@@ -163,12 +163,15 @@ HICACHE_API hicache_code hicache_group_withdraw(hicache_group* group, uint64_t r
  * KEEP_LEASE are set by the group. *store: its number; a tick says when it is durable on all ranks
  * or on none. 0: there was no room for its lease, it is a hicache_store with the engine's `op`. The
  * memory is the operation's until it is settled. A store that this rank's client can't submit is
- * settled as not durable, on all ranks. */
+ * settled as not durable, on all ranks. After a tick that has `diverged` or did not answer
+ * HICACHE_OK, and after hicache_group_clear, stores are settled that still run here: their memory is
+ * the operations' until hicache_group_stats.stores_in_flight is 0. */
 HICACHE_API hicache_code hicache_group_store(hicache_group* group, const hicache_op* op,
                                              const hicache_page* pages, size_t page_count,
                                              size_t first_page, uint64_t* store);
 
-/* Local. 1: the completion was of the group's own. 0: it is the engine's. */
+/* Local. 1: the completion was of the group's own. 0: it is the engine's. `user_data` of a reload's
+ * completion is the request that it was begun for. */
 HICACHE_API int hicache_group_take(hicache_group* group, const hicache_completion* completion);
 
 enum {                             /* why a request is computed after all */
@@ -228,6 +231,7 @@ typedef struct hicache_group_stats {
   uint64_t quota_used;       /* of the owner that has most */
   uint64_t nodes, l1_pages, l2_grants;
   uint64_t bytes_reloaded;   /* payload bytes that reloads of this rank moved from disk to L2 */
+  uint64_t stores_in_flight; /* local: operations of stores that have not ended on this rank */
 } hicache_group_stats;
 
 HICACHE_API hicache_code hicache_group_get_stats(hicache_group* group, hicache_group_stats* out);

@@ -34,6 +34,7 @@ class RankClient {
     std::string weight_version;
     std::uint16_t rank;
     std::uint16_t world;
+    std::uint64_t quota_bytes;
   };
   // Acknowledgements go to the rank's board.
   RankClient(const RankBoards& boards, const Trace& trace, std::uint32_t rank);

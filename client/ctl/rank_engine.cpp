@@ -18,10 +18,6 @@ constexpr std::uint32_t kRegion = 0;
 constexpr std::uint32_t kRegisterTimeoutMs = 30'000;
 }  // namespace
 
-std::uint16_t owner_of_id(std::uint64_t id, std::uint16_t ranks) {
-  return static_cast<std::uint16_t>(id % ranks);
-}
-
 std::vector<PageHash> make_page_keys(const Trace& trace) {
   constexpr std::array<char, 16> kSalt{"cachectl bench:"};
   std::vector<PageHash> keys(trace.block_count());
@@ -41,7 +37,8 @@ RankEngine::RankEngine(const RankSetup& setup, std::uint32_t rank)
     : setup_(setup),
       rank_(static_cast<std::uint16_t>(rank)),
       totals_(setup.boards.totals(rank)),
-      client_(setup.boards, setup.trace, rank) {}
+      client_(setup.boards, setup.trace, rank),
+      bytes_(setup.plan, setup.trace, rank_) {}
 
 hicache_code RankEngine::open(std::string& why) {
   auto region = RankRegion::make(setup_.plan.space, setup_.plan.region_rows, setup_.plan.runs);
@@ -51,7 +48,7 @@ hicache_code RankEngine::open(std::string& why) {
   }
   region_.emplace(std::move(*region));
   hicache_code code = client_.open({setup_.plan.space, setup_.socket_path, setup_.weight_version,
-                                    rank_, setup_.plan.ranks});
+                                    rank_, setup_.plan.ranks, 0});
   if (code == HICACHE_OK) {
     code = region_->attach(client_.handle(), kRegion, kRegisterTimeoutMs);
   }
@@ -66,11 +63,7 @@ hicache_code RankEngine::open(std::string& why) {
 void RankEngine::answer_for_foreign() {
   const auto acked = setup_.boards.acked(rank_);
   for (std::uint32_t block = 0; block < setup_.trace.block_count(); ++block) {
-    bool foreign = true;
-    for (std::uint16_t kind = 0; kind < kind_count(); ++kind) {
-      foreign = foreign && !mine(block, kind);
-    }
-    if (foreign) {
+    if (!bytes_.is_mine(block)) {
       acked[block] = std::numeric_limits<std::uint32_t>::max();
     }
   }
@@ -152,7 +145,7 @@ hicache_code RankEngine::probe(std::uint64_t& found) {
     hicache_page page{};
     page.key = setup_.keys[block].bytes.data();
     page.key_bytes = kSha256Bytes;
-    page.owner = owner_of(block);
+    page.owner = bytes_.owner_of(block);
     hicache_prefix prefix{};
     const hicache_code code = hicache_exists_prefix(client_.handle(), &page, 1, &prefix);
     if (code != HICACHE_OK && !is_miss(code)) {
@@ -172,59 +165,28 @@ void RankEngine::list_pages(const Piece& piece) {
     pages_[i].key = setup_.keys[blocks[i]].bytes.data();
     pages_[i].key_bytes = kSha256Bytes;
     pages_[i].row = static_cast<std::uint32_t>(i);
-    pages_[i].owner = owner_of(blocks[i]);
+    pages_[i].owner = bytes_.owner_of(blocks[i]);
   }
 }
 
 void RankEngine::check_rows(const Piece& piece, std::uint32_t pages) {
   const auto blocks = setup_.trace.blocks_of(piece.request).subspan(piece.first, pages);
   for (std::uint32_t row = 0; row < pages; ++row) {
-    for (std::uint16_t kind = 0; kind < kind_count(); ++kind) {
-      if (!mine(blocks[row], kind)) {
-        continue;
-      }
-      const StreamKey key = key_of(blocks[row], kind);
-      const StreamMismatch found = region_->compare(row, key);
-      totals_.checked_bytes += setup_.plan.space.kinds[kind].payload_bytes;
-      if (found.wrong_bytes != 0 && totals_.wrong_bytes == 0) {
-        totals_.first_wrong = {key.hash, found.first_offset, piece.request, kind, key.shard};
-      }
-      totals_.wrong_bytes += found.wrong_bytes;
-    }
+    bytes_.check(*region_, row, blocks[row], piece.request, totals_);
   }
 }
 
 void RankEngine::fill_rows(const Piece& piece) {
   const auto blocks = setup_.trace.blocks_of(piece.request).subspan(piece.first, piece.count);
   for (std::uint32_t row = 0; row < piece.count; ++row) {
-    for (std::uint16_t kind = 0; kind < kind_count(); ++kind) {
-      if (mine(blocks[row], kind)) {
-        region_->fill(row, key_of(blocks[row], kind));
-      }
-    }
+    bytes_.fill(*region_, row, blocks[row]);
   }
 }
 
 void RankEngine::spoil_rows(const Piece& piece) {
   for (std::uint32_t row = 0; row < piece.count; ++row) {
-    for (std::uint16_t kind = 0; kind < kind_count(); ++kind) {
-      region_->spoil(row, kind);
-    }
+    bytes_.spoil(*region_, row);
   }
-}
-
-StreamKey RankEngine::key_of(std::uint32_t block, std::uint16_t kind) const {
-  const bool replicated = setup_.plan.space.kinds[kind].placement == Placement::replicated;
-  return {setup_.trace.id_of(block), replicated ? kShardReplicated : rank_, kind};
-}
-
-std::uint16_t RankEngine::owner_of(std::uint32_t block) const {
-  return owner_of_id(setup_.trace.id_of(block), setup_.plan.ranks);
-}
-
-bool RankEngine::mine(std::uint32_t block, std::uint16_t kind) const {
-  return setup_.plan.space.kinds[kind].placement != Placement::owned ||
-         owner_of(block) == rank_;
 }
 
 }  // namespace hc

@@ -13,10 +13,13 @@
 #include "client/ctl/bench_plan.h"
 #include "client/ctl/rank_board.h"
 #include "client/ctl/rank_client.h"
+#include "client/ctl/rank_pages.h"
 #include "client/ctl/rank_region.h"
 #include "proto/ids.h"
 
 namespace hc {
+
+struct ReloadShare;
 
 // Made in the bench before the fork, and so known to every rank after it.
 struct RankSetup {
@@ -26,10 +29,9 @@ struct RankSetup {
   const RankBoards& boards;
   std::string socket_path;
   std::string weight_version;         // keeps the pages of one run apart from all others
+  const ReloadShare* reload = nullptr;  // of a bench with reloads
 };
 
-// The shard that owns a block, for owned kinds.
-std::uint16_t owner_of_id(std::uint64_t id, std::uint16_t ranks);
 // The key of each block: the SHA-256 of its id.
 std::vector<PageHash> make_page_keys(const Trace& trace);
 
@@ -51,17 +53,12 @@ class RankEngine {
   void check_rows(const Piece& piece, std::uint32_t pages);
   void fill_rows(const Piece& piece);
   void spoil_rows(const Piece& piece);
-  StreamKey key_of(std::uint32_t block, std::uint16_t kind) const;
-  std::uint16_t owner_of(std::uint32_t block) const;
-  bool mine(std::uint32_t block, std::uint16_t kind) const;
-  std::uint16_t kind_count() const {
-    return static_cast<std::uint16_t>(setup_.plan.space.kinds.size());
-  }
 
   const RankSetup& setup_;
   const std::uint16_t rank_;
   RankTotals& totals_;
   RankClient client_;
+  const RankPages bytes_;
   std::optional<RankRegion> region_;  // made by open
   std::vector<hicache_page> pages_;
 };

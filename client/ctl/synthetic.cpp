@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "client/ctl/amount.h"
+#include "client/ctl/split_mix.h"
 
 namespace hc {
 
@@ -29,25 +30,6 @@ constexpr std::array<Field, 7> kFields{{
     {"active", &SyntheticOptions::active, {1, 100000}},
     {"seed", &SyntheticOptions::seed, {0, ~0ULL}},
 }};
-
-// splitmix64: equal on every machine, unlike the distributions of the standard library.
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    state_ += 0x9E3779B97F4A7C15ULL;
-    std::uint64_t word = state_;
-    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    word = (word ^ (word >> 27)) * 0x94D049BB133111EBULL;
-    return word ^ (word >> 31);
-  }
-  std::uint64_t below(std::uint64_t bound) { return next() % bound; }
-  // From half to one and a half of `mean`.
-  std::uint64_t around(std::uint64_t mean) { return mean / 2 + below(mean + 1); }
-
- private:
-  std::uint64_t state_;
-};
 
 struct Conversation {
   std::uint64_t user = 0;
@@ -111,7 +93,7 @@ Result<SyntheticOptions> parse_synthetic(const std::string& text) {
 Result<Trace> make_synthetic(const SyntheticOptions& options, std::uint64_t block_tokens,
                              std::uint64_t requests_max) {
   Trace trace;
-  Random random(options.seed);
+  SplitMix random(options.seed);
   std::vector<Conversation> open;
   const std::uint64_t shared = options.system / block_tokens;
   std::uint64_t next_user = 0;

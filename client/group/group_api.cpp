@@ -168,6 +168,7 @@ void fill_stats(ReloadGroup& group, hicache_group_stats& out) {
   out.l1_pages = group.tree().l1_pages();
   out.l2_grants = group.tree().grant_count();
   out.bytes_reloaded = group.stats().bytes_reloaded;
+  out.stores_in_flight = group.stats().stores_in_flight;
 }
 
 }  // namespace

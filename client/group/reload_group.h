@@ -29,6 +29,7 @@ struct ReloadGroupStats {
   std::uint64_t reduces = 0;
   std::uint64_t joins = 0;
   std::uint64_t bytes_reloaded = 0;
+  std::uint64_t stores_in_flight = 0;
 };
 
 class ReloadGroup {

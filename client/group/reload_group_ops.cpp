@@ -54,7 +54,8 @@ bool ReloadGroup::submit_start(const ReloadDecisions::Start& start) {
     pages_.push_back({start.suffix.hashes[i].bytes.data(), sizeof(PageHash), 0,
                       start.suffix.owners[i], 0, nullptr});
   }
-  const hicache_op op = internal_op();
+  hicache_op op = internal_op();
+  op.user_data = start.request.value;
   const auto op_id = client_.submit(Verb::reload, &op, {pages_.data(), pages_.size()});
   if (!note(Kind::reload, start.op.value, op_id)) {
     return false;
@@ -118,6 +119,7 @@ Result<std::uint64_t> ReloadGroup::store(const hicache_op& given,
   }
   if (op_id) {
     ops_.emplace(*op_id, Submitted{Kind::store, *number});
+    ++stats_.stores_in_flight;
   } else {
     static_cast<void>(controller_.store_ended(*number, false, kNoLeaseHandle));
   }
@@ -156,7 +158,10 @@ bool ReloadGroup::take(const hicache_completion& completion) {
       reloads_.erase(completion.op_id);
       end_reload(at, completion);
       break;
-    case Kind::store: end_store(at, completion); break;
+    case Kind::store:
+      --stats_.stores_in_flight;
+      end_store(at, completion);
+      break;
     case Kind::release:
     case Kind::cancel: break;
   }

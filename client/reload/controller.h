@@ -62,6 +62,7 @@ struct ReloadDecisions {
   struct Start {  // submit this reload now
     ReloadOpId op{};
     Suffix suffix;
+    RequestId request{};  // the one that asked first
   };
   struct Admit {  // match this request again: its pages are in the tree
     RequestId request{};

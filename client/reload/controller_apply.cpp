@@ -279,7 +279,7 @@ bool Controller::start(Candidate& candidate, std::uint32_t pages, ReloadDecision
   digest_.add(static_cast<std::uint64_t>(Decision::started));
   digest_.add(slot->id.value);
   digest_.add(slot->suffix.hashes.back());
-  out.starts.push_back({slot->id, slot->suffix});
+  out.starts.push_back({slot->id, slot->suffix, slot->waiters.front()});
   return true;
 }
 

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// reload_model: how much an engine would hit whose every reload came from a perfect LRU cache of
+// exactly N pages.
+//
+// What the engine has in L1 and L2 by itself is taken as it was; what a reload brings is what the
+// model holds. Owner thread: one. Invariant: the model never learns what the daemon answered.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "client/ctl/lru_model.h"
+#include "client/ctl/reload_board.h"
+
+namespace hc {
+
+struct ModelCounts {
+  std::uint64_t referenced_pages = 0;
+  std::uint64_t hit_pages = 0;        // that the engine had, from wherever
+  std::uint64_t model_hit_pages = 0;
+  std::uint64_t offered_hits = 0;     // of the offers alone, as the model has them
+};
+
+class ReloadModel {
+ public:
+  ReloadModel(const Trace& trace, std::uint64_t l3_pages, std::uint32_t pages_min);
+  ModelCounts replay(std::span<const ReloadEvent> events);
+
+ private:
+  void offer(const ReloadEvent& event);
+  std::span<const std::uint32_t> blocks_of(const ReloadEvent& event) const;
+
+  const Trace& trace_;
+  const std::uint32_t pages_min_;
+  LruModel model_;
+  std::vector<std::uint32_t> reach_;  // per request: leading pages there after its reloads
+  ModelCounts counts_;
+};
+
+}  // namespace hc
