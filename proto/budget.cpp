@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "proto/blob_header.h"
+#include "proto/limits.h"
 #include "proto/slab_header.h"
 
 namespace hc {
@@ -82,6 +83,43 @@ std::uint64_t frame_bytes_per_page(const SpaceDescriptor& space, std::uint16_t s
              blob_bytes(space.kinds[kind].payload_bytes);
   }
   return total;
+}
+
+std::uint64_t quota_page_bytes(const SpaceDescriptor& space) {
+  std::uint64_t total = 0;
+  for (const KindSpec& kind : space.kinds) {
+    total += blob_bytes(kind.payload_bytes);
+  }
+  return total;
+}
+
+Result<std::uint32_t> quota_pages(const SpaceDescriptor& space, std::string_view field,
+                                  std::uint64_t quota_bytes) {
+  const std::uint64_t page_bytes = quota_page_bytes(space);
+  if (quota_bytes != 0 && quota_bytes < page_bytes) {
+    return make_error(Code::bad_argument, std::string(field) + " = " +
+                                              std::to_string(quota_bytes) +
+                                              ": must be 0 or at least " +
+                                              std::to_string(page_bytes) + ", one page");
+  }
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(quota_bytes / page_bytes, kPagesMax));
+}
+
+std::uint32_t quota_owners(const SpaceDescriptor& space) {
+  const bool owned = std::any_of(space.kinds.begin(), space.kinds.end(), [](const KindSpec& kind) {
+    return kind.placement == Placement::owned;
+  });
+  return owned ? space.world.shards() : 1;
+}
+
+std::uint64_t l2_pages_of_quota(const SpaceDescriptor& space, std::uint16_t shards_on_node,
+                                std::uint32_t pages) {
+  const std::uint64_t all_owners = std::uint64_t{pages} * quota_owners(space);
+  const bool only_owned =
+      std::all_of(space.kinds.begin(), space.kinds.end(),
+                  [](const KindSpec& kind) { return kind.placement == Placement::owned; });
+  // A page of another node's shard has no frame here, unless it has kinds that are not owned.
+  return only_owned ? std::uint64_t{pages} * local_shards(space, shards_on_node) : all_owners;
 }
 
 }  // namespace hc

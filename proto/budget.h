@@ -6,8 +6,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
+#include "proto/result.h"
 #include "proto/space.h"
 
 namespace hc {
@@ -35,5 +37,18 @@ std::uint64_t frames_for_pages(const SpaceDescriptor& space, std::uint16_t shard
                                std::uint16_t kind, std::uint64_t pages);
 // L2 bytes of one page: the frames of all its kinds and shards on this node.
 std::uint64_t frame_bytes_per_page(const SpaceDescriptor& space, std::uint16_t shards_on_node);
+
+// Quotas. Every rank, and the daemon of every node, computes the same pages from the same bytes.
+// What one page takes of a quota: one blob of every kind.
+std::uint64_t quota_page_bytes(const SpaceDescriptor& space);
+// Whole pages of the quota, for each owner; bad_argument in one line that names `field` when it is
+// less than one page. 0 bytes are no quota.
+Result<std::uint32_t> quota_pages(const SpaceDescriptor& space, std::string_view field,
+                                  std::uint64_t quota_bytes);
+// Owners among whom a quota is counted: with owned kinds every shard has its pages.
+std::uint32_t quota_owners(const SpaceDescriptor& space);
+// How many of the pages that L2 holds `pages` for each owner may take on this node.
+std::uint64_t l2_pages_of_quota(const SpaceDescriptor& space, std::uint16_t shards_on_node,
+                                std::uint32_t pages);
 
 }  // namespace hc
