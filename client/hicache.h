@@ -117,7 +117,9 @@ typedef struct hicache_options {
   uint16_t shards_on_node;   /* shards that live on this node; 0: all */
   uint32_t attach_timeout_ms;/* bound of hicache_open; 1..600000 */
   uint64_t incarnation;      /* 0: chosen by the library (start time); equal or newer supersedes */
-  uint64_t quota_bytes;      /* guaranteed L2 quota; this version keeps none: must be 0 */
+  uint64_t quota_bytes;      /* L2 that the daemon guarantees the group, for each owner: at least
+                              * one page (a blob of every kind: its payload and 4096 bytes, in
+                              * blocks of 4096), equal on all ranks; 0: none */
   uint32_t flags;            /* HICACHE_OPEN_* */
   uint32_t reserved;         /* 0 */
 } hicache_options;
@@ -237,7 +239,10 @@ typedef struct hicache_op {
  * never the same again in the life of a client. At most 512 pages, 4 GiB of payload and 192 KiB of
  * metadata each. BUSY when 64 operations of this client are in flight.
  * Of a TRAILING kind, reload, load and pin bring the last trailing_pages pages of the operation
- * only: that is what a prefix of these pages needs. */
+ * only: that is what a prefix of these pages needs.
+ * With a quota, reload, pin and a store with HICACHE_STORE_KEEP_LEASE are never BUSY or NO_SPACE
+ * while the leases of this client, and what it asks for, are within quota_bytes: they wait for
+ * room, up to their deadline. What is beyond is NO_SPACE at once. */
 
 /* Writes what is missing of these pages and touches the rest (tail older than head). */
 HICACHE_API hicache_code hicache_store(hicache_client* client, const hicache_op* op,

@@ -29,7 +29,8 @@ extern "C" {
 typedef struct hicache_group hicache_group;
 
 enum {
-  HICACHE_AGREE_AUTO = 0, /* the hook if there is one; else NCCL where all ranks have it; else SHM */
+  HICACHE_AGREE_AUTO = 0, /* the hook if there is one; else SHM where all ranks are on this node; else
+                           * NCCL */
   HICACHE_AGREE_SHM = 1,  /* ranks of one node: memory that the daemon gives them */
   HICACHE_AGREE_NCCL = 2, /* libnccl and libcuda, loaded at run time */
   HICACHE_AGREE_HOOK = 3  /* the engine reduces */
@@ -44,6 +45,43 @@ typedef hicache_code (*hicache_reduce)(void* context, int64_t* words, size_t cou
 typedef int (*hicache_worth)(void* context, uint64_t request, uint32_t usable_pages,
                              uint32_t resident_pages);
 
+/* The end of a node of a prefix tree. Good until the node goes; one that went is told apart. */
+typedef struct hicache_anchor {
+  uint32_t node;
+  uint32_t use;
+} hicache_anchor;
+
+/* An engine's own prefix tree, for engines that have one. All calls come from inside calls of the
+ * group, at moments that are the same on all ranks, with arguments that are the same but for leases.
+ * Hashes are 32 bytes each, one behind the other. A lease is the rank's handle on a run of L2 pages,
+ * for hicache_lease_view; it ends as a whole, by hicache_group_end_lease. Every change of the tree's
+ * L2 nodes goes into the fingerprint, in order: that is how ranks whose trees differ are found out. */
+typedef struct hicache_tree {
+  void* context;
+  /* 1: the anchor is there and no child of it begins with `first`. Writes the chain's hash at the
+   * anchor, and 1 to *has_hash; 0 at a root without a seed. */
+  int (*look)(void* context, hicache_anchor anchor, const uint8_t* first, uint8_t* live_hash,
+              int* has_hash);
+  /* Evicts L2 nodes, oldest first, until missing[owner] pages of each owner are free; nothing when
+   * even all that may go would not do. */
+  void (*make_room)(void* context, const uint32_t* missing, size_t owners);
+  /* New L2 nodes behind a clean anchor. 1: taken; 0: nothing was changed. */
+  int (*insert)(void* context, hicache_anchor anchor, const uint8_t* hashes,
+                const uint16_t* owners, size_t pages, uint64_t lease);
+  /* Pages [first, pages) of the path are stored on all ranks: those nodes are in L2 too. 1: the
+   * lease was taken; page i of the lease is page first + i of the path. */
+  int (*adopt_stored)(void* context, const uint8_t* hashes, const uint16_t* owners, size_t pages,
+                      size_t first, uint64_t lease);
+  /* Everything leaves L2; the group ends the leases. Nodes that are in L1 stay there. */
+  void (*drop_l2)(void* context);
+  uint64_t (*fingerprint)(void* context);
+  void (*restart_fingerprint)(void* context, uint64_t epoch);
+  /* Of what is in L1, in the order in which it would be evicted. */
+  int64_t (*l1_digest)(void* context);
+  /* Everything leaves L1 too: the ranks met, and their L1 differed. */
+  void (*clear)(void* context);
+} hicache_tree;
+
 /* Zero means the default everywhere. */
 typedef struct hicache_group_options {
   uint32_t struct_bytes;       /* sizeof(hicache_group_options) */
@@ -52,9 +90,10 @@ typedef struct hicache_group_options {
   void* reduce_context;
   hicache_worth worth;         /* NULL: always */
   void* worth_context;
+  const hicache_tree* tree;    /* the engine's own; NULL: the library's */
   const uint8_t* seed;         /* 32 bytes, of the namespace (hicache_namespace_seed); NULL: none */
-  const uint8_t* nccl_id;      /* 128 bytes, equal on all ranks; NULL: through the daemon, which needs
-                                * all ranks on this node */
+  const uint8_t* nccl_id;      /* 128 bytes for the first meeting, equal on all ranks; NULL: through
+                                * the daemon, which needs all ranks on this node */
   int32_t cuda_device;         /* NCCL: ordinal of this rank's device */
   uint32_t reduce_timeout_ms;  /* 1..600000; default 1000: after it a rank that says nothing is
                                 * taken for dead */
@@ -83,16 +122,12 @@ HICACHE_API hicache_code hicache_group_close(hicache_group* group);
  * tree still has what the engine's L1 holds, 0 when it is empty now: then the engine empties its L1
  * and forgets its anchors too. After TIMED_OUT or DISCONNECTED call it again. */
 HICACHE_API hicache_code hicache_group_join(hicache_group* group, uint32_t timeout_ms, int* kept);
+/* The 128 bytes of the next meeting, equal on all ranks: an id of NCCL serves one. */
+HICACHE_API hicache_code hicache_group_set_nccl_id(hicache_group* group, const uint8_t* nccl_id);
 
-/* --- the prefix tree: which pages are in L1, which only in L2 ------------------------------- */
+/* --- the library's prefix tree: which pages are in L1, which only in L2 -------------------- */
 
-/* Pages are named by key and owner; the other fields of hicache_page are not looked at. */
-
-/* The end of a node of the tree. Good until the node goes; one that went is told apart. */
-typedef struct hicache_anchor {
-  uint32_t node;
-  uint32_t use;
-} hicache_anchor;
+/* With a tree of the engine's own these answer UNSUPPORTED, but for hicache_group_clear. Pages are named by key and owner; the other fields of hicache_page are not looked at. */
 
 typedef struct hicache_match {
   hicache_anchor anchor;  /* where the match ends */
@@ -122,6 +157,9 @@ typedef struct hicache_place {
 /* Up to `max` places on the way to `anchor`; *count: how many there are. */
 HICACHE_API hicache_code hicache_group_places(hicache_group* group, hicache_anchor anchor,
                                               hicache_place* out, size_t max, size_t* count);
+/* The engine's own tree has let go of a lease; what it was charged with is free at once. NOT_FOUND:
+ * it has not got it. */
+HICACHE_API hicache_code hicache_group_end_lease(hicache_group* group, uint64_t lease);
 /* Everything leaves L2 and L1: what flush_cache of an engine does. Open reloads end: their requests
  * are computed, as the next tick says. */
 HICACHE_API hicache_code hicache_group_clear(hicache_group* group);

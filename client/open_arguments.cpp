@@ -9,6 +9,7 @@
 #include <ctime>
 
 #include "client/argument_error.h"
+#include "proto/budget.h"
 #include "proto/limits.h"
 
 namespace hc {
@@ -169,6 +170,8 @@ Result<OpenPlan> check_open(const hicache_options* options, const hicache_space*
   plan.shards_on_node = options->shards_on_node;
   plan.attach_timeout_ms = options->attach_timeout_ms;
   plan.incarnation = options->incarnation != 0 ? options->incarnation : start_token();
+  const auto pages = quota_pages(plan.space, "options.quota_bytes", options->quota_bytes);
+  HC_TRY(pages);
   plan.quota_bytes = options->quota_bytes;
   plan.background = (options->flags & HICACHE_OPEN_BACKGROUND) != 0;
   return plan;

@@ -6,7 +6,7 @@
 # never overwrites the one that an operator has edited.
 
 # --- the client library ---------------------------------------------------------------------------
-install(FILES client/hicache.h client/hicache_group.h client/hicache.hpp
+install(FILES client/hicache.h client/hicache_group.h client/hicache.hpp client/hicache_group.hpp
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS hicache EXPORT hicache LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT hicache FILE hicache-config.cmake NAMESPACE hicache::

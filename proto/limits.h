@@ -49,8 +49,9 @@ inline constexpr std::uint32_t kBlackboardGetsMax = 8;       // That wait, of on
 inline constexpr std::uint32_t kOpsMax = 2048;            // Operations in flight, all sessions.
 inline constexpr std::uint32_t kItemsMax = 131072;        // (operation, page, kind) in flight.
 inline constexpr std::uint32_t kLeasesMax = 16384;        // Leases, all sessions.
-inline constexpr std::uint32_t kLeasesPerSession = 8192;
+inline constexpr std::uint32_t kLeasesPerSession = 8192;  // Of a session without quota.
 inline constexpr std::uint32_t kLeaseNodesMax = 1U << 20; // (lease, page) pairs.
+inline constexpr std::uint32_t kQuotaLeasesMax = 1U << 22;  // Leases that quotas reserve, in all.
 inline constexpr std::uint32_t kPagesMax = 1U << 28;      // Pages one daemon can track.
 
 // Files.

@@ -102,7 +102,10 @@
   X(flush_does_not_wait) \
   X(flush_hides_losses) \
   X(epoch_not_raised) \
-  X(slab_files_kept)
+  X(slab_files_kept) \
+  X(quota_refused_busy) \
+  X(reservation_ignored) \
+  X(quota_count_kept)
 
 // Of what ranks decide together (client/reload), for hc_group_sim_hooks.
 #define HC_GROUP_MUTANTS(X) \

@@ -125,6 +125,19 @@ BoardMember& AgreementBoard::member(std::uint32_t rank) {
   return *region_.writable_at<BoardMember>(board_member_offset(rank, words_));
 }
 
+const BoardMember& AgreementBoard::member(std::uint32_t rank) const {
+  return *region_.at<BoardMember>(board_member_offset(rank, words_));
+}
+
+bool AgreementBoard::has_gone() const {
+  for (std::uint32_t rank = 0; rank < world_; ++rank) {
+    if (load_acquire(member(rank).dead) != 0 || load_acquire(member(rank).left) != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::int64_t* AgreementBoard::vector(std::uint32_t rank) {
   const std::uint64_t half = round_ % 2 * board_vector_bytes(words_);
   return region_.writable_at<std::int64_t>(board_member_offset(rank, words_) +

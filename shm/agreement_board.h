@@ -70,12 +70,15 @@ class [[nodiscard]] AgreementBoard {
                           std::int64_t timeout_ns);
   // This rank takes part no more: those who wait for it are told at once.
   void leave();
+  // Whether any member is dead or has left.
+  bool has_gone() const;
 
  private:
   enum class Members : std::uint8_t { waiting, complete, gone };
 
   AgreementBoard(Region region, std::uint32_t rank, std::uint32_t world, std::uint32_t words);
   BoardMember& member(std::uint32_t rank);
+  const BoardMember& member(std::uint32_t rank) const;
   std::int64_t* vector(std::uint32_t rank);
   Members look();
   Code await(std::int64_t spin_ns, std::int64_t timeout_ns);

@@ -24,12 +24,13 @@
 
 namespace hc {
 
-// Given by the thread that learns of a member's death, read by the one that waits. Never taken
-// back: a group that lost a member is formed anew.
+// Given by whoever learns of a member's death, read by the one that waits. Never taken back: a group
+// that lost a member is formed anew.
 class DeathNotice {
  public:
+  virtual ~DeathNotice() = default;
   void give() { is_given_.store(true, std::memory_order_release); }
-  bool is_given() const { return is_given_.load(std::memory_order_acquire); }
+  virtual bool is_given() const { return is_given_.load(std::memory_order_acquire); }
 
  private:
   std::atomic<bool> is_given_{false};

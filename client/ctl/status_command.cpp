@@ -82,6 +82,7 @@ std::string sessions_text(const json& answer) {
                {"ops", Align::right},
                {"leases", Align::right},
                {"leased pages", Align::right},
+               {"quota", Align::right},
                {"regions", Align::right}});
   for (const json& session : list_at(answer, "/sessions")) {
     table.add({text_at(session, "/group"),
@@ -92,6 +93,7 @@ std::string sessions_text(const json& answer) {
                format_count(number_at(session, "/ops")),
                format_count(number_at(session, "/leases")),
                format_count(number_at(session, "/leased_pages")),
+               format_count(number_at(session, "/quota_pages")),
                format_count(number_at(session, "/regions"))});
   }
   return table.text();

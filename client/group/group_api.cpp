@@ -5,92 +5,24 @@
 // Owner thread: the engine's scheduler. Invariants: no exception leaves a function; on failure the
 // output is zero.
 #include <algorithm>
-#include <exception>
 #include <memory>
-#include <new>
 #include <utility>
 
-#include "client/argument_error.h"
-#include "client/group/reload_group.h"
-#include "client/hicache_group.h"
-#include "client/last_error.h"
-
-struct hicache_group {
-  hicache_client* client;
-  std::unique_ptr<hc::ReloadGroup> group;
-  std::vector<hicache_admit> admits;
-  std::vector<hicache_recompute> recomputes;
-  std::vector<hicache_settled> stores;
-};
+#include "client/group/group_handle.h"
 
 namespace {
 
+using hc::anchor_of;
 using hc::Code;
-using hc::PageHash;
+using hc::guarded_group;
+using hc::on_group;
+using hc::read_path;
 using hc::ReloadGroup;
 using hc::Result;
 
 static_assert(HICACHE_DECLINE_FULL == static_cast<int>(hc::Decline::full));
 static_assert(HICACHE_RECOMPUTE_DIVERGED == static_cast<int>(hc::Recompute::diverged));
 static_assert(HICACHE_AGREE_HOOK == static_cast<int>(hc::AgreementKind::hook));
-
-template <typename Body>
-hicache_code guarded_group(Body&& body) {
-  try {
-    const Result<void> result = body();
-    return result ? HICACHE_OK : hc::fail(result.error());
-  } catch (const std::bad_alloc&) {
-    return hc::fail(Code::no_space, "out of memory");
-  } catch (const std::exception& caught) {
-    return hc::fail(Code::io_error, caught.what());
-  }
-}
-
-template <typename Body>
-hicache_code on_group(hicache_group* handle, Body&& body) {
-  if (handle == nullptr) {
-    return hc::fail(Code::bad_argument, "group = NULL: must be given");
-  }
-  if (handle->client->client->in_child()) {
-    return hc::fail(Code::refused, "a forked child must not use the group of its parent");
-  }
-  return guarded_group([&] { return body(*handle->group); });
-}
-
-// Keys and owners of pages that hc::check_pages has judged.
-struct Path {
-  std::vector<PageHash> hashes;
-  std::vector<std::uint16_t> owners;
-  hc::PageRun run() const { return {hashes, owners}; }
-};
-
-Result<Path> read_path(hicache_group* handle, const hicache_page* pages, std::size_t count) {
-  if (count == 0) {
-    return Path{};
-  }
-  const hc::OpenPlan& plan = handle->client->client->plan();
-  HC_TRY_VOID(hc::check_pages({plan.space, plan.shard, hc::Verb::none, 0, nullptr}, pages, count));
-  Path out;
-  out.hashes.reserve(count);
-  out.owners.reserve(count);
-  const std::uint32_t owners = handle->group->quota().owners();
-  for (std::size_t i = 0; i < count; ++i) {
-    out.hashes.push_back(*hc::page_hash_from_key({pages[i].key, pages[i].key_bytes}));
-    out.owners.push_back(owners == 1 ? std::uint16_t{0} : pages[i].owner);
-  }
-  return out;
-}
-
-hc::AnchorId anchor_of(hicache_anchor from) { return {from.node, from.use}; }
-
-Result<void> check_anchor(ReloadGroup& group, hicache_anchor anchor) {
-  if (group.tree().is_live(anchor_of(anchor))) {
-    return {};
-  }
-  return hc::make_error(Code::not_found, "anchor.node = " + std::to_string(anchor.node) +
-                                             ", use = " + std::to_string(anchor.use) +
-                                             ": has gone; match the request again");
-}
 
 Result<hc::Suffix> read_suffix(hicache_group* handle, const hicache_miss& miss) {
   HC_TRY_VOID(hc::check_bounds("miss.first_page", miss.first_page, {0, miss.page_count}));
@@ -113,7 +45,7 @@ Result<hc::Suffix> read_suffix(hicache_group* handle, const hicache_miss& miss) 
   out.owners.assign(path->owners.begin() + first, path->owners.end());
   out.first_tokens.assign(miss.tokens, miss.tokens + miss.token_count);
   if (!out.hashes.empty()) {
-    out.anchor_hash = handle->group->tree().look(out.anchor, out.hashes.front()).live_hash;
+    out.anchor_hash = handle->group->attach_point().look(out.anchor, out.hashes.front()).live_hash;
   }
   return out;
 }
@@ -164,9 +96,9 @@ void fill_stats(ReloadGroup& group, hicache_group_stats& out) {
   out.quota_pages = group.quota().pages_max();
   const auto used = group.quota().used();
   out.quota_used = *std::max_element(used.begin(), used.end());
-  out.nodes = group.tree().node_count();
-  out.l1_pages = group.tree().l1_pages();
-  out.l2_grants = group.tree().grant_count();
+  out.nodes = group.tree() == nullptr ? 0 : group.tree()->node_count();
+  out.l1_pages = group.tree() == nullptr ? 0 : group.tree()->l1_pages();
+  out.l2_grants = group.grant_count();
   out.bytes_reloaded = group.stats().bytes_reloaded;
   out.stores_in_flight = group.stats().stores_in_flight;
 }
@@ -210,73 +142,11 @@ hicache_code hicache_group_join(hicache_group* group, uint32_t timeout_ms, int* 
   });
 }
 
-hicache_code hicache_group_match(hicache_group* group, const hicache_page* pages,
-                                 size_t page_count, hicache_match* out) {
+hicache_code hicache_group_set_nccl_id(hicache_group* group, const uint8_t* nccl_id) {
   return on_group(group, [&](ReloadGroup& at) -> Result<void> {
-    HC_TRY_VOID(hc::check_given("out", out));
-    *out = {};
-    const auto path = read_path(group, pages, page_count);
-    HC_TRY(path);
-    const hc::PrefixMatch match = at.tree().match(path->hashes);
-    *out = {{match.anchor.node, match.anchor.use}, match.l1_pages, match.l2_pages};
-    return {};
-  });
-}
-
-hicache_code hicache_group_fill_l1(hicache_group* group, const hicache_page* pages,
-                                   size_t page_count) {
-  return on_group(group, [&](ReloadGroup& at) -> Result<void> {
-    const auto path = read_path(group, pages, page_count);
-    HC_TRY(path);
-    if (!path->hashes.empty() && !at.tree().fill_l1(path->run())) {
-      return hc::make_error(Code::no_space, "options.nodes_max: the tree has no record left");
-    }
-    return {};
-  });
-}
-
-hicache_code hicache_group_evict_l1(hicache_group* group, uint32_t pages, uint32_t* evicted) {
-  return on_group(group, [&](ReloadGroup& at) -> Result<void> {
-    HC_TRY_VOID(hc::check_given("evicted", evicted));
-    *evicted = at.tree().evict_l1(pages);
-    return {};
-  });
-}
-
-hicache_code hicache_group_lock(hicache_group* group, hicache_anchor anchor) {
-  return on_group(group, [&](ReloadGroup& at) -> Result<void> {
-    HC_TRY_VOID(check_anchor(at, anchor));
-    at.tree().lock(anchor_of(anchor));
-    return {};
-  });
-}
-
-hicache_code hicache_group_unlock(hicache_group* group, hicache_anchor anchor) {
-  return on_group(group, [&](ReloadGroup& at) -> Result<void> {
-    if (at.tree().is_live(anchor_of(anchor)) && !at.tree().is_locked(anchor_of(anchor))) {
-      return hc::make_error(Code::bad_argument, "anchor.node = " + std::to_string(anchor.node) +
-                                                    ": is not locked");
-    }
-    at.tree().unlock(anchor_of(anchor));  // what had to go took its locks along
-    return {};
-  });
-}
-
-hicache_code hicache_group_places(hicache_group* group, hicache_anchor anchor, hicache_place* out,
-                                  size_t max, size_t* count) {
-  return on_group(group, [&](ReloadGroup& at) -> Result<void> {
-    HC_TRY_VOID(hc::check_given("count", count));
-    *count = 0;
-    if (max > 0) {
-      HC_TRY_VOID(hc::check_given("out", out));
-    }
-    HC_TRY_VOID(check_anchor(at, anchor));
-    std::vector<hc::PrefixTree::Place> places;
-    at.tree().places_in_l2(anchor_of(anchor), places);
-    for (std::size_t i = 0; i < std::min(max, places.size()); ++i) {
-      out[i] = {places[i].lease, places[i].page, 0};
-    }
-    *count = places.size();
+    HC_TRY_VOID(hc::check_given("nccl_id", nccl_id));
+    at.set_nccl_id(std::span<const std::uint8_t, hc::kNcclUniqueIdBytes>(
+        nccl_id, hc::kNcclUniqueIdBytes));
     return {};
   });
 }

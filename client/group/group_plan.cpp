@@ -68,8 +68,8 @@ Result<void> copy_agreement(const hicache_group_options& from, const OpenPlan& c
   to.reduce = from.reduce;
   to.reduce_context = from.reduce_context;
   const auto shards = client.space.world.shards();
-  const bool is_apart = client.shards_on_node != 0 && client.shards_on_node < shards;
-  if (to.agreement == AgreementKind::shm && is_apart) {
+  to.is_apart = client.shards_on_node != 0 && client.shards_on_node < shards;
+  if (to.agreement == AgreementKind::shm && to.is_apart) {
     return make_error(Code::bad_argument,
                       "options.agreement = SHM: must be NCCL or HOOK, because " +
                           std::to_string(client.shards_on_node) + " of " +
@@ -91,6 +91,18 @@ Result<void> copy_agreement(const hicache_group_options& from, const OpenPlan& c
   return {};
 }
 
+Result<hicache_tree> check_tree(const hicache_tree& tree) {
+  const bool is_whole = tree.look != nullptr && tree.make_room != nullptr &&
+                        tree.insert != nullptr && tree.adopt_stored != nullptr &&
+                        tree.drop_l2 != nullptr && tree.fingerprint != nullptr &&
+                        tree.restart_fingerprint != nullptr && tree.l1_digest != nullptr &&
+                        tree.clear != nullptr;
+  if (!is_whole) {
+    return make_error(Code::bad_argument, "options.tree: every call of it must be given");
+  }
+  return tree;
+}
+
 }  // namespace
 
 Result<GroupPlan> check_group(const hicache_group_options* options, const OpenPlan& client) {
@@ -103,6 +115,11 @@ Result<GroupPlan> check_group(const hicache_group_options* options, const OpenPl
   const auto nodes = number({"nodes_max", options->nodes_max, plan.tree.nodes_max, {2, 1U << 24}});
   HC_TRY(nodes);
   plan.tree.nodes_max = *nodes;
+  if (options->tree != nullptr) {
+    const auto tree = check_tree(*options->tree);
+    HC_TRY(tree);
+    plan.engine_tree = *tree;
+  }
   plan.worth = options->worth;
   plan.worth_context = options->worth_context;
   if (options->seed != nullptr) {

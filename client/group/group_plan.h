@@ -26,8 +26,10 @@ struct GroupPlan {
   void* worth_context = nullptr;
   std::optional<std::array<std::uint8_t, 128>> nccl_id;
   std::int32_t cuda_device = 0;
+  bool is_apart = false;  // ranks of the group are on several nodes
   AgreementLimits limits;
   ControllerOptions controller;
+  std::optional<hicache_tree> engine_tree;
   PrefixTreeOptions tree;
   std::uint32_t owners = 1;
   std::uint32_t quota_pages = 0;  // of each owner

@@ -13,8 +13,11 @@ ReloadGroup::ReloadGroup(Client& client, GroupPlan plan)
     : client_(client),
       plan_(std::move(plan)),
       quota_(plan_.owners, plan_.quota_pages),
-      tree_(plan_.tree, quota_),
-      controller_(plan_.controller, tree_, quota_),
+      tree_(plan_.engine_tree ? PrefixTreeOptions{1, {}} : plan_.tree, quota_),
+      engine_tree_(plan_.engine_tree
+                       ? std::optional<EngineTree>(std::in_place, *plan_.engine_tree, quota_)
+                       : std::nullopt),
+      controller_(plan_.controller, attach_point(), quota_),
       kind_(plan_.agreement),
       ground_(client.ground()) {}
 
@@ -23,7 +26,7 @@ ReloadGroup::~ReloadGroup() {
   agreement_.reset();
   client_.forget_board();
   ReloadDecisions last;
-  tree_.clear();
+  clear_tree();
   controller_.abandon(last);
   for (const ReloadOpId op : last.cancels) {
     static_cast<void>(submit_cancel(op));
@@ -109,8 +112,20 @@ Code ReloadGroup::tick(bool& reduced) {
   return code;
 }
 
+bool ReloadGroup::end_lease(LeaseHandle lease) {
+  return engine_tree_ && engine_tree_->end_lease(lease);
+}
+
+void ReloadGroup::clear_tree() {
+  if (engine_tree_) {
+    engine_tree_->clear();
+  } else {
+    tree_.clear();
+  }
+}
+
 void ReloadGroup::clear() {
-  tree_.clear();
+  clear_tree();
   controller_.abandon(decisions_);
   carry_out();
   untold_.recomputes = std::move(decisions_.recomputes);

@@ -7,6 +7,7 @@
 // completion; a lease is in the tree, in the controller, or on its way back to the daemon.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -17,10 +18,13 @@
 #include <vector>
 
 #include "client/agree/agreement.h"
+#include "client/agree/nccl_library.h"
 #include "client/client.h"
+#include "client/group/engine_tree.h"
 #include "client/group/group_plan.h"
 #include "client/reload/controller.h"
 #include "client/reload/prefix_tree.h"
+#include "shm/agreement_board.h"
 
 namespace hc {
 
@@ -41,10 +45,23 @@ class ReloadGroup {
 
   // Meets the other ranks. True: what is in L1 has been kept.
   Result<bool> join(std::uint32_t timeout_ms);
+  // For the next meeting, of ranks on several nodes.
+  void set_nccl_id(std::span<const std::uint8_t, kNcclUniqueIdBytes> id) {
+    std::copy(id.begin(), id.end(), plan_.nccl_id.emplace().begin());
+  }
   bool is_met() const { return agreement_ != nullptr; }
   AgreementKind agreement() const { return kind_; }
 
-  PrefixTree& tree() { return tree_; }
+  // Null with a tree of the engine's own.
+  PrefixTree* tree() { return engine_tree_ ? nullptr : &tree_; }
+  AttachPoint& attach_point() {
+    return engine_tree_ ? static_cast<AttachPoint&>(*engine_tree_) : tree_;
+  }
+  // False: the engine's tree has not got it.
+  bool end_lease(LeaseHandle lease);
+  std::uint32_t grant_count() const {
+    return engine_tree_ ? engine_tree_->grant_count() : tree_.grant_count();
+  }
   const PageQuota& quota() const { return quota_; }
   const ControllerCounters& counters() const { return controller_.counters(); }
   const ReloadGroupStats& stats() const { return stats_; }
@@ -73,8 +90,11 @@ class ReloadGroup {
   };
 
   // reload_group_join.cpp
-  Result<std::unique_ptr<Agreement>> meet(std::uint32_t timeout_ms);
-  Result<std::unique_ptr<Agreement>> meet_on_board(std::uint32_t timeout_ms);
+  Result<std::unique_ptr<Agreement>> meet(Deadline deadline);
+  Result<std::unique_ptr<Agreement>> meet_by_nccl(Deadline deadline);
+  Result<AgreementBoard> next_board(Deadline deadline, std::uint64_t& number);
+  Result<NcclUniqueId> meeting_id(const NcclLibrary& library, std::uint64_t number,
+                                  Deadline deadline);
   Code compare(Agreement& agreement, std::uint32_t timeout_ms, bool& is_equal,
                std::uint64_t& epoch);
 
@@ -89,6 +109,7 @@ class ReloadGroup {
   bool note(Kind kind, std::uint64_t id, const Result<std::uint64_t>& op_id);
 
   void tell_untold();
+  void clear_tree();
   void note_ground();
   void answer_candidates();
   hicache_op internal_op() const;
@@ -98,6 +119,7 @@ class ReloadGroup {
   GroupPlan plan_;
   PageQuota quota_;
   PrefixTree tree_;
+  std::optional<EngineTree> engine_tree_;
   Controller controller_;
   std::unique_ptr<Agreement> agreement_;
   AgreementKind kind_;

@@ -47,7 +47,21 @@ Json session_json(const SessionLine& line) {
   return {{"session", line.session}, {"group", line.group},   {"rank", line.rank},
           {"world", line.world},     {"pid", line.pid},       {"shard", line.shard},
           {"ops", line.ops},         {"leases", line.leases}, {"leased_pages", line.leased_pages},
-          {"regions", line.regions}, {"state", line.state}};
+          {"quota_pages", line.quota_pages}, {"regions", line.regions}, {"state", line.state}};
+}
+
+Json quotas_json(const QuotaTable& quotas) {
+  Json out = Json::array();
+  for (const auto& group : quotas.groups()) {
+    out.push_back({{"group", group->name},
+                   {"family", group->family.value},
+                   {"sessions", group->sessions},
+                   {"quota_pages", group->pages},
+                   {"owners", group->leased.size()},
+                   {"reserved_pages", group->l2_pages},
+                   {"leased_pages", group->leased_pages()}});
+  }
+  return out;
 }
 
 struct SpacePages {
@@ -197,6 +211,7 @@ std::string report_status(Engine& engine, const AdminFacts& facts, Instant now) 
                 {"index_failed", engine.index_failed()},
                 {"spill_policy", spill_policy_name(engine.core().options.spill.policy)},
                 {"dirty_bytes", engine.bytes_held_back()}}},
+              {"quotas", quotas_json(core.quotas)},
               {"sessions", sessions}});
 }
 

@@ -78,6 +78,7 @@ struct Page {
   std::uint8_t parts_held_back = 0;
   std::uint8_t zeroes_left = 0;             // doomed by free_object: headers being wiped
   bool dirty = false;                       // in the queue of rows to put
+  std::uint32_t leases_without_quota = 0;   // as often as such sessions' leases name it
 };
 
 class Catalog {

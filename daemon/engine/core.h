@@ -14,6 +14,7 @@
 #include "daemon/engine/eviction.h"
 #include "daemon/engine/flush_ledger.h"
 #include "daemon/engine/op_table.h"
+#include "daemon/engine/quota.h"
 #include "daemon/engine/sessions.h"
 #include "daemon/engine/slot_order.h"
 #include "daemon/engine/spaces.h"
@@ -90,7 +91,8 @@ struct Core {
         options(the_options),
         sessions(the_options.sessions_max, ledger),
         ops(the_options.ops_max, the_options.items_max),
-        leases(the_options.leases_max, the_options.lease_nodes_max) {}
+        leases(the_options.leases_max, the_options.lease_nodes_max),
+        quotas(*this) {}
 
   IoQueue& io;
   Index& index;
@@ -104,6 +106,7 @@ struct Core {
   SessionTable sessions;
   OpTable ops;
   LeaseTable leases;
+  QuotaTable quotas;
   SuperblockFile* superblock = nullptr;   // set once the store is open
   NotesFile* notes = nullptr;             // set once the store is open
   SpaceSet* spaces = nullptr;             // set once the store is open

@@ -51,6 +51,8 @@ namespace hc {
   X(operations, "operations accepted")                                                       \
   X(operations_refused, "requests that did not become operations: full, or session ended")   \
   X(operations_busy, "operations answered busy")                                             \
+  X(quota_waits, "operations within a quota that waited for room")                           \
+  X(quota_refused, "operations answered no_space because they were beyond their quota")      \
   X(operations_late, "operations whose deadline passed while a copy could touch memory")     \
   X(operations_timed_out, "operations ended by their deadline")                              \
   X(operations_cancelled, "operations ended by cancel or by the end of their session")       \

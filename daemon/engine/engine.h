@@ -50,11 +50,13 @@ class Engine {
   struct Attachment {
     SessionId session{};
     SpaceNo space{};
+    std::uint64_t quota_bytes = 0;  // whole pages of what was asked for
   };
   struct AttachSpec {
     SpaceDescriptor descriptor;
     std::uint16_t shards_on_node = 0;
     std::uint16_t shard = 0;
+    QuotaAsk quota{};
   };
   Result<Attachment> attach(const AttachSpec& spec) HC_REACTOR;
   // Cancels what runs; its completions still come. New operations are answered cancelled.

@@ -36,6 +36,7 @@ Result<std::uint64_t> Engine::start_clear() {
   clearing_store_ = true;
   order_ = OrderState::running;
   std::uint64_t pages = 0;
+  verbs_->forget_waiting(std::nullopt, {});
   for (std::uint32_t id = 0; core_->catalog != nullptr && id < core_->catalog->pages_max(); ++id) {
     const Page& page = core_->catalog->page(PageId{id});
     if (page.in_use && !page.doomed) {
@@ -63,6 +64,7 @@ Result<std::uint64_t> Engine::start_clear_space(SpaceNo number) {
   order_ = OrderState::running;
   clearing_space_ = number;
   HC_CHECK(core_->catalog != nullptr);
+  verbs_->forget_waiting(number, {});
   for (std::uint32_t id = 0; id < core_->catalog->pages_max(); ++id) {
     const Page& page = core_->catalog->page(PageId{id});
     if (page.in_use && !page.doomed && page.space == number) {

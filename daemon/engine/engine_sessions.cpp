@@ -29,16 +29,19 @@ Result<Engine::Attachment> Engine::attach(const AttachSpec& spec) {
   const auto opened = spaces_->open_slabs(family.number, spec.shard);
   works_->open_catalog();
   HC_TRY(opened);
+  HC_TRY_VOID(core_->quotas.judge(family, spec.quota));
   const SessionId session = core_->sessions.open(*space, spec.shard);
   if (session == SessionTable::kNoSession) {
     return make_error(Code::busy, "limits.sessions_max = " +
                                       std::to_string(core_->options.sessions_max) +
                                       " sessions are attached");
   }
+  core_->sessions.find(session)->group = spec.quota.group;
+  const std::uint64_t granted = core_->quotas.join(session, family, spec.quota);
   ++family.sessions;
   ++core_->counters.sessions_opened;
   HC_FAILPOINT(attach_done);
-  return Attachment{session, *space};
+  return Attachment{session, *space, granted};
 }
 
 void Engine::end_service(SessionId session) {
@@ -68,6 +71,7 @@ void Engine::close_session(SessionId session) {
   Family& family = core_->family_of(session);
   HC_CHECK(family.sessions > 0);
   --family.sessions;
+  core_->quotas.leave(session);
   core_->sessions.close(session);
   ++core_->counters.sessions_closed;
 }

@@ -44,6 +44,9 @@ struct Family {
   SpaceDescriptor descriptor;            // of its first space
   std::uint16_t shards_on_node = 0;
   std::uint32_t sessions = 0;            // attached now
+  std::uint64_t pages_reserved = 0;      // of L2, by quotas
+  std::uint64_t leased_without_quota = 0;  // distinct pages
+  bool room_wanted = false;              // by an operation of a quota: nobody else takes frames
   std::vector<PartSpec> parts;
   std::uint64_t pages_l2 = 0;            // pages that the frames hold
   std::vector<VolumeShare> shares;       // by volume

@@ -16,6 +16,7 @@ void Verbs::start_free(std::uint32_t index) {
   const SpaceNo space = core_.sessions.find(op.session)->space;
   op.free_left = static_cast<std::uint32_t>(op.request.pages.size());
   const auto pages = op.request.pages;
+  forget_waiting(space, pages);
   for (const PageEntry& entry : pages) {
     const PageId page = core_.catalog->find(space, entry.hash);
     if (page != kNoPage) {
@@ -30,6 +31,7 @@ void Verbs::start_free(std::uint32_t index) {
 
 void Verbs::start_flush(std::uint32_t index) {
   Op& op = core_.ops.op(index);
+  ends_.stop_waiting(op);
   works_.admission.spill_all();
   op.barrier = last_barrier();
   op.losses_told = core_.sessions.find(op.session)->losses_told;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // lease_verbs: reload and pin put pages under a lease, all or none; release ends one.
-#include <array>
-
 #include "daemon/engine/verbs.h"
 #include "proto/check.h"
 
@@ -10,23 +8,30 @@ namespace hc {
 bool Verbs::open_lease(std::uint32_t index) {
   Op& op = core_.ops.op(index);
   EngineSession* session = core_.sessions.find(op.session);
-  if (session->leases >= kLeasesPerSession) {
+  const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
+  if (!core_.quotas.has_lease_records(*session, pages)) {
     return false;
   }
   const auto lease = core_.leases.open(op.session);
-  if (!lease) {
-    return false;
-  }
+  HC_CHECK(lease.has_value());
   op.lease = *lease;
   ++session->leases;
+  core_.quotas.note_lease(*session, true);
   return true;
+}
+
+void Verbs::add_to_lease(std::uint32_t index, PageId page, std::uint16_t owner) {
+  const Op& op = core_.ops.op(index);
+  const bool added = core_.leases.add(op.lease, page, owner);
+  HC_CHECK(added);
+  core_.quotas.lease(*core_.sessions.find(op.session), {page, owner});
+  works_.pages.hold(page);
 }
 
 // Puts every page of the operation under its lease. False: answered busy.
 bool Verbs::lease_pages(std::uint32_t index) {
   Op& op = core_.ops.op(index);
-  const bool room = core_.leases.nodes_free() >= op.request.pages.size() && open_lease(index);
-  if (!room) {
+  if (!open_lease(index)) {
     ends_.finish(index, Code::busy, Ack::done);
     return false;
   }
@@ -35,9 +40,7 @@ bool Verbs::lease_pages(std::uint32_t index) {
     if (page == kNoPage) {
       continue;  // nothing of it is this rank's: another rank or node has it
     }
-    const bool added = core_.leases.add(op.lease, page);
-    HC_CHECK(added);
-    works_.pages.hold(page);
+    add_to_lease(index, page, op.request.pages[i].owner);
   }
   for (auto i = static_cast<std::uint32_t>(op.request.pages.size()); i-- > 0;) {
     if (const PageId page = page_at(index, i); page != kNoPage) {
@@ -67,7 +70,7 @@ void Verbs::start_pin(std::uint32_t index) {
     ends_.finish(index, Code::not_found, Ack::done);
     return;
   }
-  if (lease_pages(index)) {
+  if (find_room(index, {}) && lease_pages(index)) {
     core_.counters.pages_hit_l2 += pages;
     ends_.finish(index, Code::ok, Ack::done);
   }
@@ -78,8 +81,7 @@ void Verbs::start_reload(std::uint32_t index) {
   const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
   Family& family = core_.family_of(op.session);
   const auto& kinds = family.descriptor.kinds;
-  std::array<std::uint32_t, kKindsMax> frames{};
-  std::uint32_t items = 0;
+  RoomAsked asked;
   bool there = true;
   for (std::uint32_t i = 0; i < pages && there; ++i) {
     const PageId page = page_at(index, i);
@@ -94,8 +96,8 @@ void Verbs::start_reload(std::uint32_t index) {
       const Part& at = core_.catalog->part(core_.catalog->ref(page, part));
       const bool absent = at.l2 == L2State::absent;
       there = !absent || at.l3 >= L3State::written;
-      frames[kind] += absent ? 1U : 0U;
-      items += at.l2 == L2State::resident ? 0U : 1U;
+      asked.frames[kind] += absent ? 1U : 0U;
+      asked.items += at.l2 == L2State::resident ? 0U : 1U;
     });
   }
   if (!there) {
@@ -103,19 +105,18 @@ void Verbs::start_reload(std::uint32_t index) {
     ends_.finish(index, Code::not_found, Ack::done);
     return;
   }
-  if (!works_.pages.can_fit(family, frames)) {
+  if (!works_.pages.can_fit(family, asked.frames)) {
     ends_.finish(index, Code::no_space, Ack::done);
+    return;
+  }
+  if (!find_room(index, asked)) {
     return;
   }
   // The lease holds the pages before room is made, so that none of them is evicted for it.
   if (!lease_pages(index)) {
     return;
   }
-  bool room = items <= core_.ops.items_free();
-  for (std::uint16_t kind = 0; kind < family.frames.size(); ++kind) {
-    room = room && works_.pages.ensure_frames(family, kind, frames[kind]);
-  }
-  if (!room) {
+  if (!has_room(index, asked)) {
     ends_.finish(index, Code::busy, Ack::done);
     return;
   }

@@ -96,7 +96,8 @@ Verbs::LoadStep Verbs::start_load_part(std::uint32_t index, std::uint16_t kind, 
   if (part.l2 == L2State::absent && part.l3 < L3State::written) {
     return LoadStep::miss;
   }
-  if (core_.ops.items_free() == 0) {
+  const bool wanted = core_.quotas.is_wanted(core_.family_of(page));
+  if (core_.ops.items_free() == 0 || (wanted && part.l2 == L2State::absent)) {
     return LoadStep::wait;
   }
   works_.pages.hold(page);  // until the item ends: what is there now must stay

@@ -89,6 +89,7 @@ void OpEnds::finish(std::uint32_t index, Code code, Ack ack) {
   op.ending = true;
   HC_CHECK(op.items.empty());
   HC_CHECK(op.copies == 0);
+  stop_waiting(op);
   count_end(op, code);
   CompletionEntry entry = entry_of(op);
   entry.ack = static_cast<std::uint8_t>(ack);
@@ -121,6 +122,13 @@ void OpEnds::finish(std::uint32_t index, Code code, Ack ack) {
     --region.users;
   }
   core.ops.close(index);
+}
+
+void OpEnds::stop_waiting(Op& op) {
+  if (op.waits) {
+    op.waits = false;
+    works_.core.quotas.stop_waiting(*works_.core.sessions.find(op.session), op.request);
+  }
 }
 
 void OpEnds::end(std::uint32_t index, Code code) {
@@ -232,12 +240,24 @@ void OpEnds::release_lease(LeaseId lease) {
   Core& core = works_.core;
   const auto session_id = core.leases.session_of(lease);
   HC_CHECK(session_id.has_value());
-  for (const PageId page : core.leases.close(lease)) {
-    drop_hold(page);
-  }
   EngineSession* session = core.sessions.find(*session_id);
   HC_CHECK(session != nullptr && session->leases > 0);
   --session->leases;
+  core.quotas.note_lease(*session, false);
+  for (const LeasedPage& leased : core.leases.close(lease)) {
+    core.quotas.unlease(*session, leased);
+    drop_hold(leased.page);
+  }
+}
+
+void OpEnds::unhold(std::uint32_t index) {
+  const std::vector<PageId> held = std::move(works_.core.ops.op(index).held);
+  works_.core.ops.op(index).held.clear();
+  for (const PageId page : held) {
+    works_.pages.drop_hold(page);
+    works_.forget.settle(page);
+    works_.pages.end_if_empty(page);
+  }
 }
 
 void OpEnds::drop_holds(std::uint32_t index) {

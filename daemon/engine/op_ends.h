@@ -35,6 +35,9 @@ class OpEnds {
   void free_item(std::uint32_t item);
   void release_lease(LeaseId lease);
   void drop_holds(std::uint32_t op);
+  // The same for holds of a moment: nobody else has missed what they held, so nothing has moved.
+  void unhold(std::uint32_t op);
+  void stop_waiting(Op& op);  // for room, if it does
 
  private:
   CompletionEntry entry_of(const Op& op) const;

@@ -37,6 +37,7 @@ struct Op {
   bool dropping = false;             // its copies are being taken back right now
   bool late_sent = false;
   bool stalled = false;              // load: wants a frame and got none
+  bool waits = false;                // of a session with quota: for room, holding nothing
   std::uint32_t use = 0;             // raised at every reuse of the record
   std::uint32_t copies = 0;          // queued or running copies on client memory
   std::uint32_t resident_left = 0;   // store: items that have not reached the state

@@ -18,6 +18,7 @@ struct SessionLine {
   std::uint32_t ops = 0;
   std::uint32_t leases = 0;
   std::uint64_t leased_pages = 0;
+  std::uint32_t quota_pages = 0;     // of each owner; 0: no quota
   std::uint32_t regions = 0;
   std::string state;
 };

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "daemon/engine/flush_ledger.h"
@@ -29,6 +30,18 @@ struct EngineRegion {
   std::array<RegionLayout, kKindsMax> layouts;
 };
 
+struct QuotaGroup;
+
+// Of a session whose group has a guaranteed quota (quota.h). By owner, as often as they are named:
+struct SessionQuota {
+  QuotaGroup* group = nullptr;          // null: no quota
+  std::vector<std::uint32_t> leased;    // pages of its leases
+  std::vector<std::uint32_t> asked;     // pages of its operations that wait for room
+  std::uint32_t waiting = 0;            // operations that wait
+  std::uint32_t leases_asked = 0;       // those of them that want a lease
+  std::uint64_t leases_max = 0;         // a page each
+};
+
 struct EngineSession {
   bool open = false;
   bool ended = false;               // no new operation; what runs is being cancelled
@@ -39,6 +52,8 @@ struct EngineSession {
   std::uint32_t ops = 0;
   std::uint32_t leases = 0;
   std::uint32_t incarnation = 0;
+  std::string group;                // of its engine; empty: none
+  SessionQuota quota;
   std::array<std::uint32_t, kOpSlotsPerSession> op_of_slot{};  // kNone32: free
   std::array<EngineRegion, kRegionsPerSession> regions;
 };

@@ -39,45 +39,35 @@ bool Verbs::admit_store(std::uint32_t index) {
   Family& family = core_.family_of(op.session);
   const bool keep_lease = op.has_flag(kFlagKeepLease);
   const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
-  std::array<std::uint32_t, kKindsMax> frames{};
-  std::uint32_t items = 0;
-  std::uint32_t new_pages = 0;
+  RoomAsked asked;
   for (std::uint32_t i = pages; i-- > 0;) {
     const PageId page = page_at(index, i);
     if (page != kNoPage) {
       works_.pages.hold(page);
       op.held.push_back(page);
     } else {
-      ++new_pages;
+      ++asked.new_pages;
     }
     for_each_part(core_, op, i, [&](std::uint16_t kind, std::uint32_t part) {
-      ++items;
+      ++asked.items;
       const bool copy =
           page == kNoPage || needs_copy(core_.catalog->part(core_.catalog->ref(page, part)),
                                         keep_lease);
-      frames[kind] += copy ? 1U : 0U;
+      asked.frames[kind] += copy ? 1U : 0U;
     });
   }
-  if (!works_.pages.can_fit(family, frames)) {
+  if (!works_.pages.can_fit(family, asked.frames)) {
     ends_.finish(index, Code::no_space, Ack::done);
     return false;
   }
-  const auto ensure_frames = [&] {
-    bool fits = true;
-    for (std::uint16_t kind = 0; kind < family.frames.size(); ++kind) {
-      fits = fits && works_.pages.ensure_frames(family, kind, frames[kind]);
-    }
-    return fits;
-  };
-  bool room = items <= core_.ops.items_free() && ensure_frames();
-  // Making room for records may end operations, whose heirs take frames: these are looked at again.
-  room = room && works_.pages.ensure_records(family, new_pages) && ensure_frames();
-  room = room && (!keep_lease || (core_.leases.nodes_free() >= pages && open_lease(index)));
-  if (!room) {
-    ends_.finish(index, Code::busy, Ack::done);
+  if (!find_room(index, asked)) {
     return false;
   }
-  return true;
+  const bool room = has_room(index, asked) && (!keep_lease || open_lease(index));
+  if (!room) {
+    ends_.finish(index, Code::busy, Ack::done);
+  }
+  return room;
 }
 
 void Verbs::start_store(std::uint32_t index) {
@@ -111,9 +101,7 @@ void Verbs::start_store_page(std::uint32_t index, std::uint32_t i) {
   core_.catalog->page(page).owner = entry.owner;
   const bool admitted = works_.admission.use(op, page);
   if (op.lease != kNoLease) {
-    const bool added = core_.leases.add(op.lease, page);
-    HC_CHECK(added);
-    works_.pages.hold(page);
+    add_to_lease(index, page, entry.owner);
   }
   for_each_part(core_, op, i, [&](std::uint16_t kind, std::uint32_t part) {
     const std::uint32_t item_index = core_.ops.new_item(index);

@@ -23,7 +23,8 @@ void Verbs::submit(SessionId session_id, OpRequest request) {
     ends_.refuse(session_id, entry, Code::cancelled);
     return;
   }
-  const std::uint32_t index = core_.ops.open(session_id);
+  const std::uint32_t index =
+      core_.quotas.may_open_op(*session) ? core_.ops.open(session_id) : kNone32;
   if (index == kNone32) {
     ends_.refuse(session_id, entry, Code::busy);
     return;
@@ -37,7 +38,7 @@ void Verbs::submit(SessionId session_id, OpRequest request) {
   if (op.verb() == Verb::store || op.verb() == Verb::load) {
     ++session->regions[op.request.entry.region].users;
   }
-  start(index);
+  session->quota.group == nullptr ? start(index) : begin(index);
 }
 
 void Verbs::start(std::uint32_t op) {
@@ -57,6 +58,7 @@ void Verbs::start(std::uint32_t op) {
 
 void Verbs::turn() {
   ends_.expire();
+  turn_waiting();
   std::deque<std::pair<std::uint32_t, std::uint32_t>> stalled;
   stalled.swap(stalled_loads_);
   for (const auto& [index, use] : stalled) {

@@ -5,12 +5,22 @@
 // of the works.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
+#include <optional>
+#include <vector>
 
 #include "daemon/engine/op_ends.h"
 
 namespace hc {
+
+// What an operation must have before it begins, besides its leases.
+struct RoomAsked {
+  std::array<std::uint32_t, kKindsMax> frames{};  // by kind
+  std::uint32_t items = 0;
+  std::uint32_t new_pages = 0;
+};
 
 class Verbs final : public PartEvents {
  public:
@@ -23,6 +33,11 @@ class Verbs final : public PartEvents {
 
   // Ends every operation of a session and refuses new ones.
   void end_session_ops(SessionId session);
+  // Pages are forgotten: a store of them that still waits for room would bring them back. No
+  // hashes: every page of the space; no space: every page.
+  void forget_waiting(std::optional<SpaceNo> space, std::span<const PageEntry> pages);
+  // When what waits looks for room again although nothing has moved.
+  std::optional<Instant> next_retry() const;
 
   void part_resident(PartRef ref) override;
   void part_written(PartRef ref) override;
@@ -81,9 +96,18 @@ class Verbs final : public PartEvents {
   void start_pin(std::uint32_t op);
   bool lease_pages(std::uint32_t op);
   bool open_lease(std::uint32_t op);
+  void add_to_lease(std::uint32_t op, PageId page, std::uint16_t owner);
   bool start_reload_page(std::uint32_t op, std::uint32_t index);
   void finish_reload(std::uint32_t op);
   void start_release(std::uint32_t op);
+
+  // quota_gate.cpp
+  void begin(std::uint32_t op);
+  bool has_room(std::uint32_t op, const RoomAsked& asked);
+  bool find_room(std::uint32_t op, const RoomAsked& asked);
+  void wait_for_room(std::uint32_t op);
+  void turn_waiting();
+  bool drop_idle_waits();
 
   // forget_verbs.cpp
   void start_free(std::uint32_t op);
@@ -105,6 +129,10 @@ class Verbs final : public PartEvents {
   Core& core_;
   OpEnds ends_;
   std::deque<std::pair<std::uint32_t, std::uint32_t>> stalled_loads_;  // op, use
+  // Of sessions with quota, first come first served.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> waiting_;  // op, use
+  std::uint64_t waited_at_ = 0;    // progress at the last look
+  Instant retry_at_{};
   std::uint64_t orders_freed_ = 0;
   std::uint32_t flushes_open_ = 0;
 };

@@ -42,7 +42,26 @@ std::optional<LeaseId> LeaseTable::open(SessionId session) {
   return LeaseId{std::uint64_t{lease.incarnation} << 32 | slot};
 }
 
-bool LeaseTable::add(LeaseId id, PageId page) {
+void LeaseTable::reserve_beside(std::uint32_t leases) {
+  if (leases <= beside_) {
+    return;
+  }
+  const std::uint32_t more = leases - beside_;
+  const auto first_lease = static_cast<std::uint32_t>(leases_.size());
+  const auto first_node = static_cast<std::uint32_t>(nodes_.size());
+  HC_CHECK(more < kNone32 - first_lease && more < kNone32 - first_node);
+  leases_.resize(first_lease + more);
+  nodes_.resize(first_node + more);
+  for (std::uint32_t i = more; i-- > 0;) {
+    free_leases_.push_back(first_lease + i);
+    nodes_[first_node + i].next = free_node_;
+    free_node_ = first_node + i;
+  }
+  nodes_free_ += more;
+  beside_ = leases;
+}
+
+bool LeaseTable::add(LeaseId id, PageId page, std::uint16_t owner) {
   HC_CHECK(find(id) != nullptr);
   if (free_node_ == kNone32) {
     return false;
@@ -50,7 +69,7 @@ bool LeaseTable::add(LeaseId id, PageId page) {
   const std::uint32_t node = free_node_;
   free_node_ = nodes_[node].next;
   --nodes_free_;
-  nodes_[node] = Node{page, kNone32};
+  nodes_[node] = Node{page, owner, kNone32};
   Lease& lease = leases_[static_cast<std::uint32_t>(id.value)];
   if (lease.last == kNone32) {
     lease.first = node;
@@ -74,23 +93,31 @@ std::uint32_t LeaseTable::page_count(LeaseId lease) const {
   return found == nullptr ? 0 : found->count;
 }
 
-std::vector<PageId> LeaseTable::pages(LeaseId lease) const {
+std::vector<LeasedPage> LeaseTable::owned_pages(LeaseId lease) const {
   const Lease* found = find(lease);
-  std::vector<PageId> out;
+  std::vector<LeasedPage> out;
   if (found == nullptr) {
     return out;
   }
   out.reserve(found->count);
   for (std::uint32_t node = found->first; node != kNone32; node = nodes_[node].next) {
-    out.push_back(nodes_[node].page);
+    out.push_back({nodes_[node].page, nodes_[node].owner});
   }
   HC_CHECK(out.size() == found->count);
   return out;
 }
 
-std::vector<PageId> LeaseTable::close(LeaseId id) {
+std::vector<PageId> LeaseTable::pages(LeaseId lease) const {
+  std::vector<PageId> out;
+  for (const LeasedPage& leased : owned_pages(lease)) {
+    out.push_back(leased.page);
+  }
+  return out;
+}
+
+std::vector<LeasedPage> LeaseTable::close(LeaseId id) {
   HC_CHECK(find(id) != nullptr);
-  std::vector<PageId> out = pages(id);
+  std::vector<LeasedPage> out = owned_pages(id);
   Lease& lease = leases_[static_cast<std::uint32_t>(id.value)];
   if (lease.last != kNone32) {
     nodes_[lease.last].next = free_node_;

@@ -17,14 +17,23 @@
 
 namespace hc {
 
+struct LeasedPage {
+  PageId page = kNoPage;
+  std::uint16_t owner = 0;
+  friend bool operator==(const LeasedPage&, const LeasedPage&) = default;
+};
+
 class LeaseTable {
  public:
   LeaseTable(std::uint32_t leases_max, std::uint32_t nodes_max);
 
   // An empty lease; nothing when the table is full.
   std::optional<LeaseId> open(SessionId session);
-  // False when there is no room for another page; the lease is unchanged then.
-  bool add(LeaseId lease, PageId page);
+  // False when there is no room for another page; the lease is unchanged then. The owner is the
+  // caller's, and comes back with the page.
+  bool add(LeaseId lease, PageId page, std::uint16_t owner = 0);
+  // Room for so many leases, of one page each, beside those of the start. Never gives room back.
+  void reserve_beside(std::uint32_t leases);
 
   bool is_open(LeaseId lease) const;
   std::optional<SessionId> session_of(LeaseId lease) const;
@@ -34,10 +43,12 @@ class LeaseTable {
     return static_cast<std::uint32_t>(nodes_.size()) - nodes_free_;
   }
   std::uint32_t leases_open() const { return leases_open_; }
+  std::uint32_t leases_free() const { return static_cast<std::uint32_t>(free_leases_.size()); }
 
   // Ends the lease and gives its pages back in the order of addition.
-  std::vector<PageId> close(LeaseId lease);
+  std::vector<LeasedPage> close(LeaseId lease);
   std::vector<PageId> pages(LeaseId lease) const;
+  std::vector<LeasedPage> owned_pages(LeaseId lease) const;
   // Leases of a session, for its end and for stats.
   std::vector<LeaseId> leases_of(SessionId session) const;
 
@@ -52,6 +63,7 @@ class LeaseTable {
   };
   struct Node {
     PageId page = kNoPage;
+    std::uint16_t owner = 0;
     std::uint32_t next = kNone32;
   };
   const Lease* find(LeaseId lease) const;
@@ -62,6 +74,7 @@ class LeaseTable {
   std::uint32_t free_node_ = kNone32;
   std::uint32_t nodes_free_ = 0;
   std::uint32_t leases_open_ = 0;
+  std::uint32_t beside_ = 0;
 };
 
 }  // namespace hc

@@ -49,10 +49,6 @@ Result<void> judge_head(const AttachRequest& request) {
                                               ": must be 0.." +
                                               std::to_string(request.world - 1));
   }
-  if (request.quota_bytes != 0) {
-    return make_error(Code::unsupported, "quota_bytes = " + std::to_string(request.quota_bytes) +
-                                             ": must be 0, this version keeps no quotas");
-  }
   if (request.flags != 0) {
     return make_error(Code::bad_argument,
                       "flags = " + std::to_string(request.flags) + ": must be 0");
@@ -142,7 +138,17 @@ void SessionServer::supersede(const Session& newer) {
 
 Result<void> SessionServer::attach_to_engine(Session& session, const SpaceDescriptor& descriptor,
                                              std::uint16_t shards_on_node) {
-  auto attached = engine_->attach({descriptor, shards_on_node, session.shard});
+  HC_TRY_VOID(watch_doorbell(session));  // after the attach nothing fails any more
+  QuotaAsk quota{session.group, session.quota_bytes, {}};
+  for (const auto& other : sessions_) {
+    const bool ends = other != nullptr && other->number != session.number &&
+                      other->in_engine() && other->group == session.group &&
+                      (other->rank == session.rank || other->phase == SessionPhase::ended);
+    if (ends) {
+      quota.replaced.push_back(other->engine_id);
+    }
+  }
+  auto attached = engine_->attach({descriptor, shards_on_node, session.shard, quota});
   if (!attached) {
     if (engine_->core().sessions.open_count() >= options_.sessions_max) {
       supersede(session);  // its own predecessor may be what fills the table
@@ -151,8 +157,9 @@ Result<void> SessionServer::attach_to_engine(Session& session, const SpaceDescri
   }
   session.engine_id = attached->session;
   session.space = attached->space;
+  session.quota_bytes = attached->quota_bytes;
   session.phase = SessionPhase::attached;
-  return watch_doorbell(session);
+  return {};
 }
 
 Result<void> SessionServer::try_attach(Session& session, std::span<const std::uint8_t> body,
@@ -180,6 +187,7 @@ Result<void> SessionServer::try_attach(Session& session, std::span<const std::ui
   session.world = request.world;
   session.shard = *shard;
   session.incarnation = request.incarnation;
+  session.quota_bytes = request.quota_bytes;
   HC_TRY_VOID(may_supersede(session));
   HC_TRY_VOID(adopt_pidfd(session, fds[kClientPidfd]));
   if (!is_memory_file(fds[kClientFile].get())) {
@@ -218,6 +226,7 @@ Result<void> SessionServer::reply_attached(Session& session, const MessageHeader
   body.space = space.id;
   body.family = family.id;
   body.part_count = static_cast<std::uint16_t>(family.parts.size());
+  body.quota_bytes = session.quota_bytes;
   body.arena_count = static_cast<std::uint32_t>(family.arenas->arenas().size());
   body.status_table_bytes = space.status->size_bytes();
   body.generation_count = family.arenas->generations().count();

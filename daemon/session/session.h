@@ -79,6 +79,7 @@ struct Session {
   std::uint16_t world = 0;
   std::uint16_t shard = 0;
   std::uint64_t incarnation = 0;
+  std::uint64_t quota_bytes = 0;       // asked for; once it is attached, granted
   SessionId engine_id = SessionTable::kNoSession;
   SpaceNo space{};
   SpaceDescriptor descriptor;          // of a session that attached in hold

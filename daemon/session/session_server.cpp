@@ -61,7 +61,7 @@ std::vector<SessionLine> SessionServer::list() const {
       continue;
     }
     SessionLine line{session->number, session->group, session->rank, session->world,
-                     session->peer.pid, session->shard, 0, 0, 0, 0, ""};
+                     session->peer.pid, session->shard, 0, 0, 0, 0, 0, ""};
     line.state = session->phase == SessionPhase::attached  ? "attached"
                  : session->phase == SessionPhase::holding ? "holding"
                                                            : "ended";
@@ -73,6 +73,7 @@ std::vector<SessionLine> SessionServer::list() const {
       for (const LeaseId lease : core.leases.leases_of(session->engine_id)) {
         line.leased_pages += core.leases.page_count(lease);
       }
+      line.quota_pages = known->quota.group == nullptr ? 0 : known->quota.group->pages;
       for (const EngineRegion& region : known->regions) {
         line.regions += region.present ? 1U : 0U;
       }

@@ -25,6 +25,9 @@ void Driver::new_family(bool same_space) {
     first = std::max(first, kept.least_volume_bytes());
     scenario = kept;
   }
+  if (options_.quotas && !same_space) {
+    QuotaRanks::widen(scenario);
+  }
   world_.scenario = scenario;
   world_.copier.set_jobs_max(scenario.copies_max);
   world_.disk.set_volumes(static_cast<std::uint16_t>(scenario.options.spaces.volume_bytes.size()));
@@ -159,6 +162,7 @@ void Driver::kill() {
   const Crash how = world_.disk.power_is_cut() || world_.prng.one_in(2) ? Crash::power
                                                                         : Crash::process;
   ++world_.tally.crashes;
+  world_.tally.quota_waits += world_.core().counters.quota_waits;
   world_.tally.promoted += world_.core().counters.stores_promoted;
   world_.trace.add("crash", static_cast<std::uint64_t>(how));
   if (world_.engine->state() == EngineState::serving) {
@@ -172,6 +176,9 @@ void Driver::kill() {
   order_.reset();
   watch_.set_clearing(false);
   clients_.daemon_died();
+  if (quota_ranks_) {
+    quota_ranks_->daemon_died();
+  }
   world_.model.daemon_died();
   world_.losses.clear();
   watch_.observe();

@@ -34,12 +34,13 @@ SimOp* Clients::op_of_memory(const CopyRun& run) {
   return nullptr;
 }
 
-bool Clients::attach(std::uint32_t number, std::uint32_t version, std::uint16_t shard) {
+bool Clients::attach(std::uint32_t number, std::uint32_t version, std::uint16_t shard,
+                     const QuotaAsk& quota) {
   const Scenario& scenario = world_.scenario;
   SimSession& session = sessions_[number];
   HC_CHECK(session.state == SimSession::State::closed);
   const auto attached = world_.engine->attach(
-      {scenario.with_version(version), scenario.shards_on_node, shard});
+      {scenario.with_version(version), scenario.shards_on_node, shard, quota});
   world_.trace.add("attach", number, version, shard,
                    attached ? 0 : static_cast<std::uint64_t>(attached.error().code));
   if (!attached) {
@@ -299,7 +300,26 @@ void Clients::after_submit(std::uint32_t serial) {
     world_.laws.expect(world_.core().catalog->held_back().empty(), 2,
                        "a flush leaves something behind");
   }
-  judge_touches(sessions_[found->second.session], found->second);
+  SimSession& session = sessions_[found->second.session];
+  found->second.waited = waits_for_room(session, found->second);
+  if (!found->second.waited) {
+    judge_touches(session, found->second);
+  }
+}
+
+// Every page, when the operation began.
+bool Clients::were_there(const SimSession& session, const SimOp& op) {
+  bool all = true;
+  for (std::uint32_t i = 0; i < op.pages.size(); ++i) {
+    all = all && (op.waited ? page_is_there(session, op, i, op.verb() == Verb::pin) : op.there[i]);
+  }
+  return all;
+}
+
+bool Clients::waits_for_room(const SimSession& session, const SimOp& op) const {
+  const std::uint32_t index =
+      world_.core().sessions.find(session.id)->op_of_slot[op.entry.op_slot];
+  return world_.core().ops.op(index).waits;
 }
 
 void Clients::give_memory_back(SimSession& session, SimOp& op) {
@@ -326,7 +346,10 @@ void Clients::scribble_late(std::uint32_t number) {
   }
 }
 
-void Clients::end_op(SimSession& session, SimOp& op) {
+void Clients::end_op(SimSession& session, SimOp& op, const CompletionEntry& entry) {
+  if (op.session >= kSimSessions) {
+    on_quota_end_(op, entry);
+  }
   give_memory_back(session, op);
   session.op_of_slot[op.entry.op_slot] = 0;
   --session.ops;

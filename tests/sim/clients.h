@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -54,6 +55,7 @@ struct SimOp {
   Instant deadline{};
   Ack last_ack = Ack::none;
   bool in_submit = false;
+  bool waited = false;                   // within a quota, for room
   bool late = false;
   bool faulted = false;                  // a copy on its memory has met a fault
   bool cancelled = false;                // by a cancel, or with its session
@@ -93,13 +95,16 @@ struct SimSession {
 };
 
 inline constexpr std::uint32_t kSimSessions = 6;
+// Those behind them belong to quota_ranks.
+inline constexpr std::uint32_t kAllSessions = kSimSessions + 4;
 
 class Clients final : public CompletionSink {
  public:
   explicit Clients(World& world);
 
   // The doors. What an operation is about has been drawn by the driver.
-  bool attach(std::uint32_t number, std::uint32_t version, std::uint16_t shard);
+  bool attach(std::uint32_t number, std::uint32_t version, std::uint16_t shard,
+              const QuotaAsk& quota = {});
   void begin_close(std::uint32_t number);
   void begin_switch(std::uint32_t number, std::uint32_t version);
   void turn();                           // closing and switching sessions go on
@@ -131,6 +136,9 @@ class Clients final : public CompletionSink {
   SimSession& session(std::uint32_t number) { return sessions_[number]; }
   const std::map<std::uint32_t, SimOp>& ops() const { return ops_; }
   std::uint32_t open_ops() const { return static_cast<std::uint32_t>(ops_.size()); }
+  std::uint32_t next_serial() const { return next_serial_; }
+  using OnEnd = std::function<void(const SimOp&, const CompletionEntry&)>;
+  void set_on_quota_end(OnEnd on_end) { on_quota_end_ = std::move(on_end); }
   void set_memory_bound(std::int64_t bound_ns) { memory_bound_ns_ = bound_ns; }
 
  private:
@@ -148,7 +156,9 @@ class Clients final : public CompletionSink {
   void after_submit(std::uint32_t serial);
   void note_wipes(const SimSession& session, SimOp& op);
   void give_memory_back(SimSession& session, SimOp& op);
-  void end_op(SimSession& session, SimOp& op);
+  void end_op(SimSession& session, SimOp& op, const CompletionEntry& entry);
+  bool were_there(const SimSession& session, const SimOp& op);
+  bool waits_for_room(const SimSession& session, const SimOp& op) const;
   void mark_cancelled(std::uint32_t number);
 
   // judge.cpp
@@ -171,9 +181,10 @@ class Clients final : public CompletionSink {
   void judge_store(SimSession& session, const SimOp& op, const CompletionEntry& entry);
 
   World& world_;
-  std::array<SimSession, kSimSessions> sessions_;
+  std::array<SimSession, kAllSessions> sessions_;
   std::map<std::uint32_t, SimOp> ops_;   // open ones, by serial
   std::uint32_t next_serial_ = 1;
+  OnEnd on_quota_end_;
   std::int64_t memory_bound_ns_ = 0;     // after its deadline an operation ends within this
 };
 

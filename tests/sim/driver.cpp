@@ -21,6 +21,9 @@ Driver::Driver(World& world, const DriverOptions& options)
     plan.sync_error = 3'000;
     plan.io_delay_us = 3'000;
   }
+  if (options.quotas) {
+    quota_ranks_.emplace(world_, clients_, options.seed);
+  }
   if (options.lies) {
     plan.lost_write = 2'000;
   }
@@ -35,6 +38,10 @@ void Driver::run() {
   next_crash_ = world_.prng.between32(options_.operations / 8, options_.operations / 4);
   while (world_.tally.operations < options_.operations) {
     act();
+    if (quota_ranks_) {
+      quota_ranks_->act();
+      watch_.observe();
+    }
     if (world_.prng.one_in(100)) {
       world_.index.save_copy();
     }
@@ -125,7 +132,7 @@ void Driver::finish_order() {
 }
 
 void Driver::close_sessions() {
-  for (std::uint32_t number = 0; number < kSimSessions; ++number) {
+  for (std::uint32_t number = 0; number < kAllSessions; ++number) {
     if (clients_.session(number).state == SimSession::State::open) {
       clients_.begin_close(number);
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/sim/clients.h"
+#include "tests/sim/quota_ranks.h"
 #include "tests/sim/watch.h"
 
 namespace hc::sim {
@@ -16,6 +17,7 @@ struct DriverOptions {
   std::uint64_t seed = 1;
   std::uint32_t operations = 2000;
   bool big_payloads = false;
+  bool quotas = false;        // two ranks have a guaranteed quota
   bool lies = false;          // a fifth of the writes are acknowledged and land nowhere
   bool weak_flushes = false;  // a third of the flushes fail, and reads run across them
 };
@@ -80,6 +82,7 @@ class Driver {
   DriverOptions options_;
   Clients clients_;
   Watch watch_;
+  std::optional<QuotaRanks> quota_ranks_;
   std::optional<Order> order_;
   std::uint32_t family_ = 0;
   std::uint32_t next_crash_ = 0;

@@ -40,7 +40,7 @@ void Clients::complete(SessionId id, const CompletionEntry& entry,
     return;
   }
   judge_end(session, op, entry);
-  end_op(session, op);
+  end_op(session, op, entry);
 }
 
 void Clients::judge_progress(SimSession& session, SimOp& op, const CompletionEntry& entry) {
@@ -208,7 +208,7 @@ void Clients::judge_miss(SimSession& session, const SimOp& op, std::uint32_t ind
 
 void Clients::judge_lease_verb(SimSession& session, SimOp& op, const CompletionEntry& entry) {
   const auto code = static_cast<Code>(entry.code);
-  const bool all_there = std::all_of(op.there.begin(), op.there.end(), [](bool is) { return is; });
+  const bool all_there = were_there(session, op);
   world_.tally.misses += code == Code::not_found ? 1U : 0U;
   if (op.verb() == Verb::pin) {
     world_.laws.expect(code != Code::ok || all_there, 1, "a pin of pages that are not resident");

@@ -51,6 +51,10 @@ bool has_weak_flushes(std::uint64_t seed) { return seed > 20 && seed % 25 == 13;
 // A slot that keeps an earlier blob of its own page: only the generation tells.
 bool has_lies(std::uint64_t seed) { return seed > 20 && seed % 25 == 17; }
 
+// Two ranks with a guaranteed quota beside the others. This stream leaves the seeds of past bugs,
+// of the mutants and of the digests as they were.
+bool has_quotas(std::uint64_t seed) { return seed > 20 && Prng(seed).stream(208).one_in(6); }
+
 }  // namespace
 
 SeedResult run_seed(const SeedOptions& options) {
@@ -64,6 +68,7 @@ SeedResult run_seed(const SeedOptions& options) {
   driver_options.operations = options.operations;
   driver_options.big_payloads = has_big_payloads(options.seed);
   driver_options.weak_flushes = has_weak_flushes(options.seed);
+  driver_options.quotas = has_quotas(options.seed);
   driver_options.lies = has_lies(options.seed);
   Driver driver(world, driver_options);
   driver.run();

@@ -18,6 +18,7 @@ void Watch::walk(bool at_rest) {
   walk_slots();
   walk_pages(at_rest);
   walk_status();
+  walk_quotas(at_rest);
 }
 
 void Watch::walk_frames(Family& family, bool at_rest) {

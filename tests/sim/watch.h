@@ -105,6 +105,7 @@ class Watch final : public EvictionObserver {
   void walk_parts();
   void walk_held_back();
   void walk_status();
+  void walk_quotas(bool at_rest);
   bool stands_for(const Remembered& was, PartRef ref);
   bool old_index_unknown();
   void check_recovered_pages();

@@ -36,6 +36,8 @@ struct Tally {
   std::uint64_t not_durable = 0; // stores whose pages the spill policy held back
   std::uint64_t promoted = 0;    // parts that a waiting store filled after another had failed
   std::uint64_t audited = 0;     // pages read back and compared in audits
+  std::uint64_t quota_waits = 0; // operations within a quota that waited for room
+  std::uint64_t quota_leases = 0;
   std::uint64_t steps_moved = 0; // preallocation steps that were given back
 };
 

@@ -224,7 +224,7 @@ TEST_CASE("hicache_open refuses missing pointers") {
 TEST_CASE("a good plan holds copies of everything and the shard of the coordinates") {
   const std::string socket = "/tmp/x";
   hicache_options options = test::sample_options(socket);
-  options.quota_bytes = 77;
+  options.quota_bytes = 64 << 20;
   options.flags = HICACHE_OPEN_BACKGROUND;
   const SampleSpace space;
 
@@ -234,7 +234,7 @@ TEST_CASE("a good plan holds copies of everything and the shard of the coordinat
   CHECK(plan->socket_path == "/tmp/x");
   CHECK(plan->group == "g");
   CHECK(plan->shard == 1);
-  CHECK(plan->quota_bytes == 77);
+  CHECK(plan->quota_bytes == 64 << 20);
   CHECK(plan->background);
   CHECK(plan->incarnation != 0);
   CHECK(plan->space.tenant.empty());

@@ -41,7 +41,7 @@ const json kStatus = json::parse(R"({
          "slots_free": 2048},
   "sessions": [{"session": 1, "group": "an-engine-with-a-name-that-is-rather-long-for-a-table-cell",
                 "rank": 0, "world": 2, "pid": 77, "shard": 0, "ops": 3, "leases": 1,
-                "leased_pages": 12, "regions": 1}]})");
+                "leased_pages": 12, "quota_pages": 64, "regions": 1}]})");
 
 }  // namespace
 

@@ -113,8 +113,10 @@ BenchRank EngineBench::attach(std::uint16_t shard, const std::string& weights) {
   return attach_space(bench_space(weights), shard);
 }
 
-BenchRank EngineBench::attach_space(const SpaceDescriptor& space, std::uint16_t shard) {
-  auto attached = engine->attach({space, 0, shard});
+BenchRank EngineBench::attach_space(const SpaceDescriptor& space, std::uint16_t shard,
+                                    const QuotaAsk& quota) {
+  auto attached = engine->attach({space, 0, shard, quota});
+  INFO((attached ? std::string() : attached.error().text));
   REQUIRE(attached);
   BenchRank rank;
   rank.session = attached->session;
@@ -157,6 +159,7 @@ std::uint16_t EngineBench::submit(const BenchRank& rank, const Call& call) {
     PageEntry entry{};
     entry.hash = page_hash(call.pages[i]);
     entry.row = i;
+    entry.owner = call.owner;
     request.pages.push_back(entry);
   }
   const std::uint16_t slot = request.entry.op_slot;

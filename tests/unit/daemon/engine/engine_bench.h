@@ -58,7 +58,8 @@ class EngineBench : public CompletionSink {
     start(mode);
   }
   BenchRank attach(std::uint16_t shard, const std::string& weights = "w1");
-  BenchRank attach_space(const SpaceDescriptor& space, std::uint16_t shard);
+  BenchRank attach_space(const SpaceDescriptor& space, std::uint16_t shard,
+                         const QuotaAsk& quota = {});
   void detach(BenchRank& rank);
 
   // Submits and returns at once; the answer is in answers(slot) when it has come.
@@ -70,6 +71,7 @@ class EngineBench : public CompletionSink {
     std::uint32_t deadline_ms = 60'000;
     std::uint64_t lease = 0;
     std::uint8_t hint = 0;
+    std::uint16_t owner = 0;
   };
   std::uint16_t submit(const BenchRank& rank, const Call& call);
   bool ended(std::uint16_t slot) const;

@@ -134,10 +134,10 @@ TEST_CASE("lease_table: a lease gives its pages back in order, once") {
   const auto lease = table.open(SessionId{7});
   REQUIRE(lease);
   CHECK(table.add(*lease, PageId{5}));
-  CHECK(table.add(*lease, PageId{6}));
+  CHECK(table.add(*lease, PageId{6}, 3));
 
   CHECK(table.session_of(*lease) == SessionId{7});
-  CHECK(table.close(*lease) == std::vector<PageId>{PageId{5}, PageId{6}});
+  CHECK(table.close(*lease) == std::vector<LeasedPage>{{PageId{5}, 0}, {PageId{6}, 3}});
 
   CHECK_FALSE(table.is_open(*lease));
   CHECK(table.nodes_free() == 3);
@@ -158,6 +158,21 @@ TEST_CASE("lease_table: both tables are bounded, and a full one changes nothing"
   CHECK_FALSE(table.add(*second, PageId{4}));
 
   CHECK(table.page_count(*second) == 1);
+}
+
+TEST_CASE("lease_table: room beside that of the start comes once, and is never given back") {
+  LeaseTable table(1, 1);
+  table.reserve_beside(2);
+  table.reserve_beside(1);
+
+  CHECK(table.leases_free() == 3);
+  CHECK(table.nodes_free() == 3);
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    const auto lease = table.open(SessionId{i});
+    REQUIRE(lease);
+    CHECK(table.add(*lease, PageId{i}));
+  }
+  CHECK_FALSE(table.open(SessionId{9}));
 }
 
 TEST_CASE("lease_table: an id of an earlier life names nothing") {

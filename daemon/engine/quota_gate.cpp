@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// quota_gate: operations of sessions with quota wait for room, first come first served. They hold
+// nothing meanwhile, so nothing waits for them but their client.
+#include <algorithm>
+
+#include "daemon/engine/verbs.h"
+#include "proto/check.h"
+#include "proto/test_hooks.h"
+
+namespace hc {
+
+namespace {
+
+// Whatever what waits for may become free without notice.
+constexpr std::int64_t kRetryNs = 100 * kNsPerMs;
+
+bool wants_lease(const Op& op) {
+  return op.verb() == Verb::reload || op.verb() == Verb::pin ||
+         (op.verb() == Verb::store && op.has_flag(kFlagKeepLease));
+}
+
+}  // namespace
+
+// Of a session with quota. What is beyond it is the session's own fault, and answered at once. A
+// flush goes behind the stores that came before it.
+void Verbs::begin(std::uint32_t index) {
+  const Op& op = core_.ops.op(index);
+  const EngineSession& session = *core_.sessions.find(op.session);
+  const bool leases = wants_lease(op);
+  if (leases && !core_.quotas.within_quota(session, op.request)) {
+    ++core_.counters.quota_refused;
+    ends_.finish(index, Code::no_space, Ack::done);
+    return;
+  }
+  const bool queues = leases || op.verb() == Verb::flush;
+  const bool is_behind = session.quota.waiting > 0 ||
+                         (leases && core_.quotas.is_wanted(core_.family_of(op.session)));
+  queues && is_behind ? wait_for_room(index) : start(index);
+}
+
+// Makes room. The pages of the operation are held, so that none of them is evicted for it.
+bool Verbs::has_room(std::uint32_t index, const RoomAsked& asked) {
+  Family& family = core_.family_of(core_.ops.op(index).session);
+  const auto ensure_frames = [&] {
+    bool fits = true;
+    for (std::uint16_t kind = 0; kind < family.frames.size(); ++kind) {
+      fits = fits && works_.pages.ensure_frames(family, kind, asked.frames[kind]);
+    }
+    return fits;
+  };
+  bool room = asked.items <= core_.ops.items_free() && ensure_frames();
+  // Making room for records may end operations, whose heirs take frames: these are looked at again.
+  if (asked.new_pages > 0) {
+    room = room && works_.pages.ensure_records(family, asked.new_pages) && ensure_frames();
+  }
+  return room;
+}
+
+// False: the operation has been answered, or waits. Without quota nobody gets what is reserved, or
+// what an operation of a quota waits for.
+bool Verbs::find_room(std::uint32_t index, const RoomAsked& asked) {
+  Op& op = core_.ops.op(index);
+  EngineSession& session = *core_.sessions.find(op.session);
+  Family& family = core_.family_of(op.session);
+  const bool leases = wants_lease(op);
+  if (session.quota.group == nullptr || !leases) {
+    const bool may = !core_.quotas.is_wanted(family) &&
+                     (!leases || core_.quotas.leaves_reserved(session, op.request));
+    if (!may) {
+      ends_.finish(index, Code::busy, Ack::done);
+    }
+    return may;
+  }
+  bool room = core_.quotas.group_fits(session, op.request);
+  if (room) {
+    const bool holds = op.held.empty();  // a store holds its pages already
+    for (std::uint32_t i = 0; holds && i < op.request.pages.size(); ++i) {
+      if (const PageId page = page_at(index, i); page != kNoPage) {
+        works_.pages.hold(page);
+        op.held.push_back(page);
+      }
+    }
+    room = has_room(index, asked);
+    if (!room && asked.items > core_.ops.items_free()) {
+      core_.quotas.want_items();
+    } else if (!room) {
+      family.room_wanted = true;
+    }
+    if (holds && room) {
+      ends_.unhold(index);
+    }
+  }
+  if (!room) {
+    ends_.unhold(index);
+    HC_MUTANT(quota_refused_busy) ? ends_.finish(index, Code::busy, Ack::done)
+                                  : wait_for_room(index);
+    return false;
+  }
+  ends_.stop_waiting(op);
+  return true;
+}
+
+void Verbs::wait_for_room(std::uint32_t index) {
+  Op& op = core_.ops.op(index);
+  if (op.waits) {
+    return;
+  }
+  op.waits = true;
+  core_.quotas.wait(*core_.sessions.find(op.session), op.request);
+  ++core_.counters.quota_waits;
+  waiting_.emplace_back(index, op.use);
+}
+
+// True: one had been there that waits no more.
+bool Verbs::drop_idle_waits() {
+  return std::erase_if(waiting_, [&](const auto& at) {
+           const Op& op = core_.ops.op(at.first);
+           return !op.in_use || op.use != at.second || !op.waits;
+         }) > 0;
+}
+
+// One that finds no room keeps back the others of its session, and, if it is memory that it lacks,
+// those of its family.
+void Verbs::turn_waiting() {
+  if (waiting_.empty()) {
+    return;
+  }
+  const bool moved = drop_idle_waits() || core_.progress() != waited_at_;
+  if (!moved && core_.now < retry_at_) {
+    return;
+  }
+  waited_at_ = core_.progress();
+  retry_at_ = core_.now + kRetryNs;
+  core_.quotas.stop_wanting();
+  std::vector<SessionId> behind;
+  const auto round = waiting_;  // an answer may bring others
+  for (const auto& [index, use] : round) {
+    const Op& op = core_.ops.op(index);
+    if (!op.in_use || op.use != use || !op.waits) {
+      continue;
+    }
+    const SessionId session = op.session;
+    const bool is_behind =
+        std::find(behind.begin(), behind.end(), session) != behind.end() ||
+        (wants_lease(op) && core_.quotas.is_wanted(core_.family_of(session)));
+    if (!is_behind) {
+      start(index);
+    }
+    if (op.in_use && op.use == use && op.waits) {
+      behind.push_back(session);
+    }
+  }
+  drop_idle_waits();
+}
+
+std::optional<Instant> Verbs::next_retry() const {
+  return waiting_.empty() ? std::nullopt : std::optional(retry_at_);
+}
+
+void Verbs::forget_waiting(std::optional<SpaceNo> space, std::span<const PageEntry> pages) {
+  const auto waiting = waiting_;
+  for (const auto& [index, use] : waiting) {
+    const Op& op = core_.ops.op(index);
+    if (!op.in_use || op.use != use || !op.waits || op.verb() != Verb::store) {
+      continue;
+    }
+    const auto is_named = [&](const PageEntry& mine) {
+      return std::any_of(pages.begin(), pages.end(),
+                         [&](const PageEntry& page) { return page.hash == mine.hash; });
+    };
+    const bool named = pages.empty() || std::any_of(op.request.pages.begin(),
+                                                    op.request.pages.end(), is_named);
+    if ((!space || core_.sessions.find(op.session)->space == *space) && named) {
+      ends_.end(index, Code::retry);
+    }
+  }
+}
+
+}  // namespace hc
