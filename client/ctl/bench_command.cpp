@@ -6,6 +6,7 @@
 #include "client/ctl/bench_report.h"
 #include "client/ctl/bench_run.h"
 #include "client/ctl/commands.h"
+#include "client/ctl/reload_run.h"
 
 namespace hc {
 
@@ -17,10 +18,24 @@ int report_failure(const Error& error, Progress& progress) {
   return report_error(error);
 }
 
+int run_with_reloads(const CommandContext& context, const BenchOptions& options,
+                     Progress& progress) {
+  const auto report = run_reload_bench(options, progress);
+  if (!report) {
+    return report_failure(report.error(), progress);
+  }
+  const int printed = print_result(context.json ? report_json(*report).dump(2) + "\n"
+                                                : report_text(*report));
+  return printed != kExitOk ? printed : exit_status(*report);
+}
+
 }  // namespace
 
 int run_bench_replay(const CommandContext& context, const BenchOptions& options) {
   Progress progress(stderr);
+  if (options.reload.enabled) {
+    return run_with_reloads(context, options, progress);
+  }
   const auto report = run_bench(options, progress);
   if (!report) {
     return report_failure(report.error(), progress);

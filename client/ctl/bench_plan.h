@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "client/ctl/reload_options.h"
 #include "client/ctl/trace.h"
 #include "proto/result.h"
 #include "proto/space.h"
@@ -36,6 +37,7 @@ struct BenchOptions {
   std::uint64_t runs = 1;        // pieces that a payload is cut into in the ranks' memory
   std::vector<std::uint64_t> restart_at;
   bool keep_folder = false;
+  ReloadOptions reload;
 };
 
 struct BenchPlan {

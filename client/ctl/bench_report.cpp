@@ -15,10 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-double ratio(std::uint64_t part, std::uint64_t whole) {
-  return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
-}
-
 double seconds(std::uint64_t elapsed_ns) { return static_cast<double>(elapsed_ns) / 1e9; }
 
 double moved_bytes_per_s(const BenchReport& report) {
@@ -70,25 +66,6 @@ json restarts_json(const BenchReport& report) {
   return restarts;
 }
 
-json setup_json(const BenchReport& report) {
-  const BenchPlan& plan = report.plan;
-  return {{"trace", report.source},
-          {"distinct_blocks", report.distinct_blocks},
-          {"ranks", plan.ranks},
-          {"kinds", kinds_json(report)},
-          {"block_tokens", plan.space.page_tokens},
-          {"runs", plan.runs},
-          {"private_daemon", report.private_daemon},
-          {"disk_backend", report.disk_backend},
-          {"l2_blocks", plan.l2_blocks},
-          {"l2_bytes", plan.l2_bytes},
-          {"l3_blocks", plan.l3_blocks},
-          {"l3_bytes", plan.l3_bytes},
-          {"reserve_slots", plan.reserve_slots},
-          {"reserve_bytes", plan.reserve_bytes},
-          {"commit_interval_ms", report.commit_interval_ms}};
-}
-
 std::string kinds_text(const BenchReport& report) {
   std::string text;
   for (const KindSpec& kind : report.plan.space.kinds) {
@@ -101,29 +78,6 @@ std::string kinds_text(const BenchReport& report) {
 
 std::string speed_text(double bytes_per_s) {
   return format_ratio(bytes_per_s / 1e9) + " GB/s";
-}
-
-std::string first_wrong_text(const WrongPlace& place) {
-  return "block " + std::to_string(place.hash_id) + ", kind " + std::to_string(place.kind) +
-         ", shard " + std::to_string(place.shard) + ", offset " + std::to_string(place.offset) +
-         ", request " + std::to_string(place.request);
-}
-
-Pairs setup_pairs(const BenchReport& report) {
-  const BenchPlan& plan = report.plan;
-  Pairs pairs{{"trace", report.source},
-              {"ranks, kinds", std::to_string(plan.ranks) + ", " + kinds_text(report)},
-              {"L2", format_count(plan.l2_blocks) + " blocks, " + format_bytes(plan.l2_bytes)},
-              {"L3", format_count(plan.l3_blocks) + " blocks"}};
-  if (report.private_daemon) {
-    pairs.back().second += ", " + format_bytes(plan.l3_bytes) + " with a reserve of " +
-                           format_count(plan.reserve_slots) + " free slots";
-    pairs.emplace_back("commit interval", std::to_string(report.commit_interval_ms) + " ms");
-  }
-  if (!report.disk_backend.empty()) {
-    pairs.emplace_back("disk back end", report.disk_backend);
-  }
-  return pairs;
 }
 
 Pairs result_pairs(const BenchReport& report) {
@@ -186,6 +140,60 @@ std::string latency_text(const BenchReport& report) {
 
 }  // namespace
 
+double ratio_of(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+json setup_json(const BenchReport& report) {
+  const BenchPlan& plan = report.plan;
+  return {{"trace", report.source},
+          {"distinct_blocks", report.distinct_blocks},
+          {"ranks", plan.ranks},
+          {"kinds", kinds_json(report)},
+          {"block_tokens", plan.space.page_tokens},
+          {"runs", plan.runs},
+          {"private_daemon", report.private_daemon},
+          {"disk_backend", report.disk_backend},
+          {"l2_blocks", plan.l2_blocks},
+          {"l2_bytes", plan.l2_bytes},
+          {"l3_blocks", plan.l3_blocks},
+          {"l3_bytes", plan.l3_bytes},
+          {"reserve_slots", plan.reserve_slots},
+          {"reserve_bytes", plan.reserve_bytes},
+          {"commit_interval_ms", report.commit_interval_ms}};
+}
+
+Pairs setup_pairs(const BenchReport& report) {
+  const BenchPlan& plan = report.plan;
+  Pairs pairs{{"trace", report.source},
+              {"ranks, kinds", std::to_string(plan.ranks) + ", " + kinds_text(report)},
+              {"L2", format_count(plan.l2_blocks) + " blocks, " + format_bytes(plan.l2_bytes)},
+              {"L3", format_count(plan.l3_blocks) + " blocks"}};
+  if (report.private_daemon) {
+    pairs.back().second += ", " + format_bytes(plan.l3_bytes) + " with a reserve of " +
+                           format_count(plan.reserve_slots) + " free slots";
+    pairs.emplace_back("commit interval", std::to_string(report.commit_interval_ms) + " ms");
+  }
+  if (!report.disk_backend.empty()) {
+    pairs.emplace_back("disk back end", report.disk_backend);
+  }
+  return pairs;
+}
+
+std::string first_wrong_text(const WrongPlace& place) {
+  return "block " + std::to_string(place.hash_id) + ", kind " + std::to_string(place.kind) +
+         ", shard " + std::to_string(place.shard) + ", offset " + std::to_string(place.offset) +
+         ", request " + std::to_string(place.request);
+}
+
+json first_wrong_json(const WrongPlace& place) {
+  return {{"block", place.hash_id},
+          {"kind", place.kind},
+          {"shard", place.shard},
+          {"offset", place.offset},
+          {"request", place.request}};
+}
+
 void add_rank(BenchReport& report, const RankTotals& rank) {
   RankTotals& all = report.totals;
   for (const VerbRow& verb : kVerbRows) {
@@ -210,11 +218,11 @@ void add_rank(BenchReport& report, const RankTotals& rank) {
 }
 
 double hit_ratio(const BenchReport& report) {
-  return ratio(report.counts.hit_blocks, report.counts.referenced_blocks);
+  return ratio_of(report.counts.hit_blocks, report.counts.referenced_blocks);
 }
 
 double model_hit_ratio(const BenchReport& report) {
-  return ratio(report.counts.model_hit_blocks, report.counts.referenced_blocks);
+  return ratio_of(report.counts.model_hit_blocks, report.counts.referenced_blocks);
 }
 
 int exit_status(const BenchReport& report) {
@@ -259,11 +267,7 @@ json report_json(const BenchReport& report) {
     out["latency"][verb.name] = latency_json(totals.*(verb.histogram));
   }
   if (totals.wrong_bytes != 0) {
-    out["first_wrong"] = {{"block", totals.first_wrong.hash_id},
-                          {"kind", totals.first_wrong.kind},
-                          {"shard", totals.first_wrong.shard},
-                          {"offset", totals.first_wrong.offset},
-                          {"request", totals.first_wrong.request}};
+    out["first_wrong"] = first_wrong_json(totals.first_wrong);
   }
   return out;
 }

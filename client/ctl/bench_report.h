@@ -12,6 +12,7 @@
 
 #include "client/ctl/bench_plan.h"
 #include "client/ctl/rank_board.h"
+#include "client/ctl/render.h"
 #include "client/ctl/replay.h"
 
 namespace hc {
@@ -32,10 +33,18 @@ struct BenchReport {
 // Adds a rank's totals to the report.
 void add_rank(BenchReport& report, const RankTotals& rank);
 
+double ratio_of(std::uint64_t part, std::uint64_t whole);
+// Where the first wrong byte was found, in words and as JSON.
+std::string first_wrong_text(const WrongPlace& place);
+nlohmann::json first_wrong_json(const WrongPlace& place);
 double hit_ratio(const BenchReport& report);
 double model_hit_ratio(const BenchReport& report);
 // 0; 1 when a byte was wrong or an acknowledged page was lost.
 int exit_status(const BenchReport& report);
+
+// What the run was asked for, whatever kind of replay it is.
+nlohmann::json setup_json(const BenchReport& report);
+Pairs setup_pairs(const BenchReport& report);
 
 nlohmann::json report_json(const BenchReport& report);
 std::string report_text(const BenchReport& report);

@@ -85,6 +85,29 @@ void add_micro(CLI::App& group, Arguments& arguments) {
   add_json(*micro, arguments);
 }
 
+void add_reload(CLI::App& replay, hc::ReloadOptions& reload) {
+  CLI::Option* const flag = replay.add_flag("--reload", reload.enabled,
+                                            "ranks are a group that reloads on a miss");
+  flag->disable_flag_override();
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return replay.add_option(name, value, help)->needs(flag);
+  };
+  add("--agreement", reload.agreement, "of the ranks: auto, shm, hook or nccl")
+      ->capture_default_str();
+  add("--l1", reload.l1_pages, "pages of each rank's own; 0: twice the longest request");
+  add("--quota", reload.quota_pages,
+      "pages of L2 that the group is guaranteed, for each owner; 0: most of L2");
+  add("--concurrency", reload.concurrency,
+      "requests at the same time: a new one comes when one has left; 0: 8");
+  add("--rate", reload.rate, "requests a second, whatever becomes of them");
+  add("--time-scale", reload.time_scale, "requests come at the trace's times, so much faster");
+  add("--ttl-ms", reload.ttl_ms, "of a reload; 0: the library's default");
+  add("--pages-min", reload.pages_min, "shorter reloads are not tried; 0: 1");
+  add("--chaos", reload.chaos,
+      "skew,aborts,slow_acks,failed_reads,restart,all,kill_rank=RANK@TICK");
+  add("--seed", reload.seed, "of what chaos draws")->capture_default_str();
+}
+
 void add_bench(CLI::App& app, Arguments& arguments) {
   CLI::App* const group = app.add_subcommand("bench", "measure a cache");
   group->require_subcommand(1);
@@ -114,6 +137,7 @@ void add_bench(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   replay->add_option("--runs", bench.runs, "pieces of a payload in a rank's memory")
       ->capture_default_str();
+  add_reload(*replay, bench.reload);
   add_bench_daemon(*replay, bench);
   add_json(*replay, arguments);
   add_micro(*group, arguments);

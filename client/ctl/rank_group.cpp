@@ -32,6 +32,8 @@ const char* verb_name(RankVerb verb) {
     case RankVerb::probe: return "exists_prefix of single pages";
     case RankVerb::settle: return "flush";
     case RankVerb::close: return "close";
+    case RankVerb::run: return "the trace";
+    case RankVerb::forget: return "forget";
   }
   return "unknown";
 }
@@ -102,27 +104,38 @@ RankGroup::~RankGroup() {
   }
 }
 
-Result<std::vector<RankReply>> RankGroup::ask(const RankCommand& command) {
+Result<void> RankGroup::tell(const RankCommand& command) {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (ranks_[rank].pid < 0) {
+      continue;
+    }
     const ssize_t sent = ::send(ranks_[rank].fd.get(), &command, sizeof(command), MSG_NOSIGNAL);
     if (sent != static_cast<ssize_t>(sizeof(command))) {
       return death_of(rank);
     }
   }
+  return {};
+}
+
+Result<std::vector<RankReply>> RankGroup::ask(const RankCommand& command) {
+  HC_TRY_VOID(tell(command));
   const std::uint64_t deadline_ns = monotonic_ns() + kReplyNs;
   std::vector<RankReply> replies;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (ranks_[rank].pid < 0) {
+      continue;
+    }
     HC_TRY_VOID(await_reply(rank, deadline_ns));
     auto reply = take_reply(rank);
     HC_TRY(reply);
-    if (reply->code != HICACHE_OK) {
-      return make_error(static_cast<Code>(reply->code),
-                        name_of(rank) + ": " + verb_name(command.verb) + ": " +
-                            hicache_code_name(reply->code) + ": " + reply->text.data());
-    }
     replies.push_back(*reply);
   }
   return replies;
+}
+
+void RankGroup::bury(std::size_t rank) {
+  static_cast<void>(death_of(rank));
+  ranks_[rank].fd.reset();
 }
 
 Result<void> RankGroup::await_reply(std::size_t rank, std::uint64_t deadline_ns) {
@@ -158,6 +171,11 @@ Result<RankReply> RankGroup::take_reply(std::size_t rank) {
     return death_of(rank);
   }
   reply.text.back() = '\0';
+  if (reply.code != HICACHE_OK) {
+    return make_error(static_cast<Code>(reply.code),
+                      name_of(rank) + ": " + verb_name(reply.verb) + ": " +
+                          hicache_code_name(reply.code) + ": " + reply.text.data());
+  }
   return reply;
 }
 
@@ -181,6 +199,9 @@ Result<void> RankGroup::close() {
   auto replies = ask(command);
   HC_TRY(replies);
   for (Rank& rank : ranks_) {
+    if (rank.pid < 0) {
+      continue;
+    }
     while (::waitpid(rank.pid, nullptr, 0) < 0 && errno == EINTR) {
     }
     rank.pid = -1;

@@ -31,9 +31,16 @@ class RankGroup {
   void watch_interrupt(int fd) { interrupt_fd_ = fd; }
   void watch_daemon(int fd) { daemon_fd_ = fd; }
 
-  // Sends the command to every rank and waits for every reply. A rank that dies, or that answers
+  // Sends the command to every rank that is not buried, and waits for every reply. A rank that dies, or that answers
   // with a code, is an error of one line.
   Result<std::vector<RankReply>> ask(const RankCommand& command);
+  // The two halves of ask, for a command that takes as long as it takes.
+  Result<void> tell(const RankCommand& command);
+  Result<RankReply> take_reply(std::size_t rank);
+  // Readable when the rank has replied or ended; -1 once it is buried.
+  int fd_of(std::size_t rank) const { return ranks_[rank].fd.get(); }
+  // Its process has ended as it should: from now on the group is the others.
+  void bury(std::size_t rank);
   // Ends the ranks in order. The destructor kills what is left.
   Result<void> close();
 
@@ -44,7 +51,6 @@ class RankGroup {
   };
   explicit RankGroup(std::vector<Rank> ranks) : ranks_(std::move(ranks)) {}
   Result<void> await_reply(std::size_t rank, std::uint64_t deadline_ns);
-  Result<RankReply> take_reply(std::size_t rank);
   Error death_of(std::size_t rank);
 
   std::vector<Rank> ranks_;

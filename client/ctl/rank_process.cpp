@@ -51,6 +51,10 @@ RankReply obey(RankEngine& engine, const RankCommand& command) {
     case RankVerb::close:
       reply.code = engine.client().close();
       break;
+    case RankVerb::run:
+    case RankVerb::forget:
+      reply.code = HICACHE_UNSUPPORTED;  // of a rank without reloads
+      break;
   }
   if (reply.code != HICACHE_OK) {
     set_text(reply, why.empty() ? hicache_last_error() : why);

@@ -20,6 +20,8 @@ enum class RankVerb : std::uint32_t {
   probe,         // fills the board's `present`; pages = pages found
   settle,        // waits until every store is durable or has failed
   close,         // end the client and the process
+  run,           // with reloads: the whole trace
+  forget,        // with reloads: forget every page; then go on giving back leases
 };
 
 struct RankCommand {

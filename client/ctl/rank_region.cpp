@@ -110,6 +110,17 @@ void RankRegion::spoil(std::uint32_t row, std::uint16_t kind) {
   }
 }
 
+std::uint64_t RankRegion::unspoiled(std::uint32_t row, std::uint16_t kind) const {
+  HC_CHECK(row < rows_ && kind < kinds_.size());
+  std::uint64_t count = 0;
+  for (const Run& run : kinds_[kind]) {
+    const std::uint8_t* const bytes = at(run, row);
+    count += static_cast<std::uint64_t>(
+        std::count_if(bytes, bytes + run.length, [](std::uint8_t byte) { return byte != kSpoiled; }));
+  }
+  return count;
+}
+
 StreamMismatch RankRegion::compare(std::uint32_t row, const StreamKey& key) const {
   HC_CHECK(row < rows_ && key.kind < kinds_.size());
   StreamMismatch all;

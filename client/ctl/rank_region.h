@@ -31,6 +31,8 @@ class RankRegion {
   void fill(std::uint32_t row, const StreamKey& key);
   // Writes bytes that no stream would hold there, so that a load that copies nothing is seen.
   void spoil(std::uint32_t row, std::uint16_t kind);
+  // Bytes of a spoiled payload that somebody has written since.
+  std::uint64_t unspoiled(std::uint32_t row, std::uint16_t kind) const;
   StreamMismatch compare(std::uint32_t row, const StreamKey& key) const;
 
  private:
