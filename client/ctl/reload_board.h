@@ -64,9 +64,10 @@ struct ReloadTotals {
   std::uint32_t is_apart = 0;           // went on without reloads
 };
 
-// What the model replays, in this order.
+// What the model replays, in this order. Refused: the ranks read nothing back for reasons of their
+// own (no room, a failed read), not because a page was not there.
 struct ReloadEvent {
-  enum class Kind : std::uint32_t { offer, load, store, served };
+  enum class Kind : std::uint32_t { offer, refused, load, store, served };
   Kind kind = Kind::offer;
   std::uint32_t request = 0;
   std::uint32_t first = 0;   // offer, load, store: the first page; served: pages that were there anyway

@@ -141,9 +141,6 @@ hicache_code ReloadEngine::pass(const TickInput& input) {
     }
   }
   waiting_.resize(kept);
-  for (const ReloadEvent& event : offers_) {
-    note(event);
-  }
   die_if_due();
   if (const std::uint64_t delay_ns = draws_.tick_delay_ns(); delay_ns != 0) {
     sleep_until_ns(monotonic_ns() + delay_ns);
@@ -195,6 +192,9 @@ hicache_code ReloadEngine::tick() {
     totals_.learned_ns = monotonic_ns() - death_ns;
   }
   decide(decisions);
+  for (const ReloadEvent& event : offers_) {
+    note(event);
+  }
   const bool is_certain = code == HICACHE_OK && decisions.diverged == 0;
   if (const hicache_code settled = settle(decisions, is_certain); settled != HICACHE_OK) {
     return settled;
@@ -224,8 +224,20 @@ void ReloadEngine::decide(const hicache_decisions& decisions) {
     HC_CHECK(decisions.recomputes[i].reason < uniform_.recomputed.size());
     at->state = State::ready;
     ++uniform_.recomputed[decisions.recomputes[i].reason];
+    if (decisions.recomputes[i].reason != HICACHE_RECOMPUTE_TOO_SHORT) {
+      refuse(at->request);
+    }
   }
   is_idle_ = is_idle_ && decisions.admit_count + decisions.recompute_count == 0;
+}
+
+// Nothing was read back, whatever the cache holds: that is not what the model judges.
+void ReloadEngine::refuse(std::uint64_t request) {
+  std::erase_if(offers_, [&](const ReloadEvent& event) { return event.request == request; });
+  ReloadEvent event;
+  event.kind = ReloadEvent::Kind::refused;
+  event.request = static_cast<std::uint32_t>(request);
+  note(event);
 }
 
 // Not certain: the ranks have settled stores of which some may still run here.

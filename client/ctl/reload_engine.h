@@ -67,6 +67,7 @@ class ReloadEngine {
   Waiting* find(std::uint64_t request);
   bool has_held() const;
   void note(const ReloadEvent& event) const;
+  void refuse(std::uint64_t request);
 
   // reload_engine_serve.cpp
   hicache_code look(Waiting& at);

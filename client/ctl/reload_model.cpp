@@ -37,6 +37,9 @@ ModelCounts ReloadModel::replay(std::span<const ReloadEvent> events) {
       case ReloadEvent::Kind::offer:
         offer(event);
         break;
+      case ReloadEvent::Kind::refused:
+        reach_[event.request] = 0;
+        break;
       case ReloadEvent::Kind::load:
       case ReloadEvent::Kind::store:
         model_.touch_request(blocks_of(event));

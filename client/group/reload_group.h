@@ -101,6 +101,7 @@ class ReloadGroup {
   // reload_group_ops.cpp
   void carry_out();
   void submit_waiting();
+  void give_back_evicted();
   bool submit_start(const ReloadDecisions::Start& start);
   bool submit_release(LeaseHandle lease);
   bool submit_cancel(ReloadOpId op);

@@ -86,6 +86,16 @@ void ReloadGroup::submit_waiting() {
   }
 }
 
+// What the tree has evicted since the last tick: its room is counted as free already.
+void ReloadGroup::give_back_evicted() {
+  std::vector<LeaseHandle> leases;
+  controller_.take_released(leases);
+  releases_waiting_.insert(releases_waiting_.end(), leases.begin(), leases.end());
+  if (!leases.empty()) {
+    submit_waiting();
+  }
+}
+
 void ReloadGroup::carry_out() {
   for (const LeaseHandle lease : decisions_.releases) {
     releases_waiting_.push_back(lease);
@@ -106,6 +116,7 @@ Result<std::uint64_t> ReloadGroup::store(const hicache_op& given,
   HC_TRY_VOID(client_.judge(Verb::store, &given, {pages.data(), pages.size()}));
   const auto number = is_met() ? controller_.begin_store(path, static_cast<std::uint32_t>(first))
                                : std::nullopt;
+  give_back_evicted();
   hicache_op op = given;
   if (number) {
     op.flags = (op.flags | HICACHE_STORE_KEEP_LEASE) & ~HICACHE_STORE_EVERY_ACK;

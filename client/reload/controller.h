@@ -109,6 +109,9 @@ class Controller {
   // A store of pages path[first..] begins, with its lease kept. None: there is no room for it, the
   // engine stores without keeping the lease. Not between encode and apply.
   std::optional<std::uint64_t> begin_store(const PageRun& path, std::uint32_t first);
+  // Leases of this rank that ended between two ticks, as those that a store evicts: the daemon is to
+  // have them back before it is asked for what they make room for.
+  void take_released(std::vector<LeaseHandle>& out);
   // Once per scheduling pass, before encode. False: no reduce in this pass, on any rank.
   bool needs_tick();
 

@@ -344,6 +344,11 @@ void Controller::drop_all(std::uint64_t epoch, ReloadDecisions& out) {
   tree_.restart_fingerprint(epoch);
 }
 
+void Controller::take_released(std::vector<LeaseHandle>& out) {
+  tree_.take_released(out);
+  std::erase(out, kNoLeaseHandle);
+}
+
 void Controller::take_local(ReloadDecisions& out) {
   tree_.take_released(releases_);
   std::erase(releases_, kNoLeaseHandle);
