@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::uint32_t kMeetMs = 60'000;
 constexpr std::uint32_t kReduceMs = 60'000;  // a rank may wait for a slow disk between two reduces
+constexpr std::uint32_t kReloadsMax = 16;    // of 64 operation slots: releases come in crowds
 constexpr std::uint32_t kOpMs = 60'000;
 constexpr std::uint32_t kWaitMs = 100;
 constexpr std::uint64_t kTryNs = 30 * kNsPerSecond;
@@ -51,6 +52,7 @@ hicache_code ReloadClient::open_group() {
     options.reduce_context = &reduce_;
   }
   options.reduce_timeout_ms = kReduceMs;
+  options.ops_max = kReloadsMax;
   options.ttl_ms = share_.plan.ttl_ms;
   options.pages_min = share_.plan.pages_min;
   return hicache_group_open(client_.handle(), &options, &group_);
@@ -184,7 +186,7 @@ hicache_code ReloadClient::await_own(std::uint64_t tag, hicache_completion& done
       return HICACHE_OK;
     }
     if (monotonic_ns() - begin_ns > kHangNs) {
-      return HICACHE_TIMED_OUT;
+      return HICACHE_PROTOCOL;  // an operation ends by its deadline
     }
     collect(delayed_.empty() ? kWaitMs : 1);
   }
@@ -224,20 +226,41 @@ hicache_code ReloadClient::load(std::span<const hicache_page> pages, std::uint32
   return is_miss(done.code) ? HICACHE_OK : done.code;
 }
 
-hicache_code ReloadClient::store(std::span<const hicache_page> path, std::size_t first,
-                                 std::uint64_t& store) {
+hicache_code ReloadClient::try_store(std::span<const hicache_page> path, std::size_t first,
+                                     std::uint64_t& store) {
   hicache_op op{};
   op.deadline_ms = kOpMs;
   op.user_data = kStoreTag | next_tag_++;
-  hicache_code code =
+  const hicache_code code =
       hicache_group_store(group_, &op, path.data(), path.size(), first, &store);
-  if (code == HICACHE_OK && store == 0) {
-    hicache_completion done{};
-    code = await_own(op.user_data, done);
-    if (code != HICACHE_OK) {
-      return code;
-    }
-    code = done.code;
+  return code == HICACHE_OK && store == 0 ? end_of(op.user_data) : code;
+}
+
+hicache_code ReloadClient::try_plain_store(std::span<const hicache_page> pages) {
+  hicache_op op{};
+  op.deadline_ms = kOpMs;
+  op.user_data = kOwnTag | next_tag_++;
+  std::uint64_t op_id = 0;
+  const hicache_code code =
+      hicache_store(client_.handle(), &op, pages.data(), pages.size(), &op_id);
+  return code == HICACHE_OK ? end_of(op.user_data) : code;
+}
+
+hicache_code ReloadClient::end_of(std::uint64_t tag) {
+  hicache_completion done{};
+  const hicache_code code = await_own(tag, done);
+  return code == HICACHE_OK ? done.code : code;
+}
+
+hicache_code ReloadClient::store(std::span<const hicache_page> path, std::size_t first,
+                                 std::uint64_t& store) {
+  const std::uint64_t begin_ns = monotonic_ns();
+  hicache_code code = try_store(path, first, store);
+  // Without a lease: the daemon may have no room just now. That is tried with this rank's client
+  // alone: the group has counted its store.
+  while (is_busy(code) && monotonic_ns() - begin_ns < kTryNs) {
+    collect(1);
+    code = try_plain_store(path.subspan(first));
   }
   if (code == HICACHE_OK || code == HICACHE_NOT_DURABLE) {
     return HICACHE_OK;
@@ -250,7 +273,7 @@ hicache_code ReloadClient::await_stores() {
   const std::uint64_t begin_ns = monotonic_ns();
   while (stats().stores_in_flight != 0) {
     if (monotonic_ns() - begin_ns > kHangNs) {
-      return HICACHE_TIMED_OUT;
+      return HICACHE_PROTOCOL;
     }
     deliver_due(true);
     collect(kWaitMs);

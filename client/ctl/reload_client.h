@@ -61,6 +61,10 @@ class ReloadClient {
   void deliver(const hicache_completion& completion);
   void deliver_due(bool all);
   void fail_read(hicache_completion& completion);
+  hicache_code try_store(std::span<const hicache_page> path, std::size_t first,
+                         std::uint64_t& store);
+  hicache_code try_plain_store(std::span<const hicache_page> pages);
+  hicache_code end_of(std::uint64_t tag);  // the code that it ended with
   hicache_code await_own(std::uint64_t tag, hicache_completion& done);
 
   const RankSetup& setup_;

@@ -251,6 +251,7 @@ hicache_code ReloadEngine::settle(const hicache_decisions& decisions, bool is_ce
     const auto at = unsettled_.find(decisions.stores[i].store);
     HC_CHECK(at != unsettled_.end());
     rows_.give_back(at->second);
+    unsettled_pages_ -= at->second.size();
     unsettled_.erase(at);
     ++(decisions.stores[i].durable != 0 ? uniform_.stores_durable : uniform_.stores_lost);
   }

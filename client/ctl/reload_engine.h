@@ -98,6 +98,7 @@ class ReloadEngine {
   std::optional<ReloadFront> front_;    // of rank 0, once it runs
   std::vector<Waiting> waiting_;        // in order of arrival
   std::map<std::uint64_t, std::vector<std::uint32_t>> unsettled_;  // rows of each store
+  std::uint64_t unsettled_pages_ = 0;
   std::vector<ReloadEvent> offers_;     // of this pass
   std::vector<hicache_page> pages_;
   std::uint64_t tick_ = 0;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kNoRow = 0;
 // Of 64 operation slots; the group's reloads and releases, and a load, find the others.
-constexpr std::size_t kStoresMax = 24;
+constexpr std::size_t kStoresMax = 16;
 
 std::uint32_t count_of(std::size_t pages) { return static_cast<std::uint32_t>(pages); }
 
@@ -128,13 +128,16 @@ hicache_code ReloadEngine::offer(Waiting& at, const Match& found) {
   return HICACHE_OK;
 }
 
-// A load needs rows for a moment, a store until it is settled.
+// A load needs rows for a moment, a store until it is settled. Stores that are not settled hold their
+// pages in L2; more than half of the quota would leave reloads no room.
 bool ReloadEngine::has_room(const Match& found, std::size_t blocks) const {
   const std::size_t computed = blocks - found.pages();
   const std::size_t pieces = (computed + share_.plan.store_pages - 1) / share_.plan.store_pages;
   const std::size_t loaded = std::min<std::size_t>(found.l2, kPagesPerOpMax);
   const bool has_slots = unsettled_.empty() || unsettled_.size() + pieces <= kStoresMax;
-  return has_slots && rows_.free() >= std::max(computed, loaded);
+  const bool has_quota =
+      unsettled_.empty() || unsettled_pages_ + computed <= share_.plan.quota_pages / 2;
+  return has_slots && has_quota && rows_.free() >= std::max(computed, loaded);
 }
 
 hicache_code ReloadEngine::serve(Waiting& at, bool& is_served) {
@@ -259,6 +262,7 @@ hicache_code ReloadEngine::store(std::uint64_t request, std::uint32_t first) {
     ++uniform_.stores;
     if (store != 0) {
       unsettled_.emplace(store, rows);
+      unsettled_pages_ += rows.size();
     } else {
       ++uniform_.stores_unleased;
       rows_.give_back(rows);
