@@ -39,7 +39,7 @@ class RankGroup {
   Result<RankReply> take_reply(std::size_t rank);
   // Readable when the rank has replied or ended; -1 once it is buried.
   int fd_of(std::size_t rank) const { return ranks_[rank].fd.get(); }
-  // Its process has ended as it should: from now on the group is the others.
+  // Whose death take_reply has found, and was meant to: from now on the group is the others.
   void bury(std::size_t rank);
   // Ends the ranks in order. The destructor kills what is left.
   Result<void> close();

@@ -294,7 +294,7 @@ Pairs chaos_pairs(const ReloadReport& report) {
   }
   if (report.outcome.living.size() < report.bench.plan.ranks) {
     pairs.emplace_back("death of a rank noticed after",
-                       format_seconds(in_seconds(report.learned_ns_max)) + " at most, by " +
+                       format_nanoseconds(report.learned_ns_max) + " at most, by " +
                            format_count(report.survivors_told) + " of " +
                            format_count(report.outcome.living.size()));
   }

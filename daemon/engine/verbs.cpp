@@ -153,8 +153,9 @@ void Verbs::part_resident(PartRef ref) {
       return;
     }
     HC_CHECK(verb == Verb::reload);
-    free_if_done(index);
     Op& reload = core_.ops.op(op);
+    reload.bytes += reload.from_disk[item.page_index] != 0 ? core_.payload_bytes(ref) : 0;
+    free_if_done(index);
     HC_CHECK(reload.waiting_parts > 0);
     if (--reload.waiting_parts == 0) {
       finish_reload(op);

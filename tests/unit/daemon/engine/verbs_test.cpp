@@ -199,6 +199,7 @@ TEST_CASE("reload: every page is under a lease, whose frames stay until it is re
   REQUIRE(answer.entry.code == 0);
   CHECK(answer.entry.lease != 0);
   CHECK(answer.entry.pages_from_l3 == 2);
+  CHECK(answer.entry.bytes == 2 * EngineBench::kPayload);
   const FrameRef ref = answer.frames[0];
   FramePool& frames = bench.engine->core().spaces->family(FamilyNo{}).frames[0];
   for (std::uint32_t page = 11; page <= 14; ++page) {
