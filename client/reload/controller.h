@@ -130,14 +130,20 @@ class Controller {
   void apply(const AgreementVector& reduced, ReloadDecisions& out);
   // The collective failed (a member died, a deadline passed): nobody knows what was agreed. All is
   // dropped as after a divergence; the engine forms the group anew, or goes on without reloads.
-  void abandon(ReloadDecisions& out) { restart(epoch_ + 1, out); }
-  // The same, to go on in the epoch that the ranks have agreed on, beyond all of theirs.
-  void restart(std::uint64_t epoch, ReloadDecisions& out);
+  void abandon(ReloadDecisions& out) { restart({epoch_ + 1, 0}, out); }
+  // The same, to go on in an epoch beyond those of all ranks, with the instances that they have been
+  // through at most.
+  struct Footing {
+    std::uint64_t epoch = 0;
+    std::uint64_t instances = 0;
+  };
+  void restart(Footing footing, ReloadDecisions& out);
 
   bool is_reading(ReloadOpId op) const;
   bool is_open() const { return !candidates_.empty() || ops_open_ > 0; }
   std::size_t unsettled_stores() const { return stores_.size(); }
   std::uint64_t epoch() const { return epoch_; }
+  std::uint64_t instances() const { return instances_; }
   std::int64_t digest() const { return seen_digest().value(); }
   const ControllerCounters& counters() const { return counters_; }
 
@@ -176,7 +182,7 @@ class Controller {
   void recompute(std::vector<RequestId>& waiters, Recompute reason, ReloadDecisions& out);
   void drain(ReloadOp& op);
   void close(ReloadOp& op);
-  void drop_all(std::uint64_t epoch, ReloadDecisions& out);
+  void drop_all(Footing footing, ReloadDecisions& out);
   void settle_store(std::uint64_t sequence, StoreLedger::Store& store, bool durable,
                     ReloadDecisions& out);
   void take_local(ReloadDecisions& out);

@@ -50,6 +50,7 @@ class GroupRank {
   // Computes a prompt, stores it, drops it from L1, and waits until the store is settled: whether it
   // is durable on all ranks.
   bool compute(const Keys& prompt);
+  bool fill_l1(const Keys& prompt);
   hicache_match match(const Keys& prompt);
   std::uint32_t offer(std::uint64_t request, const Keys& prompt);
   // Until the request is admitted or computed: whether it was admitted.
