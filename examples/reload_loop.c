@@ -131,7 +131,8 @@ static void run_rank(const char* socket_path, uint16_t rank) {
     check(hicache_load(client, &op, prompt.pages, kPages, &load), "load");
     while (!loaded) pass(client, group, load, &loaded);
     check(hicache_group_unlock(group, match.anchor), "unlock");
-    for (size_t i = 0; i < kPages * kBytes; ++i) wrong += memory[i] != (uint8_t)(number * 16 + rank);
+    const uint8_t byte = (uint8_t)(number * 16 + rank);
+    for (size_t i = 0; i < kPages * kBytes; ++i) wrong += memory[i] != byte;
   }
   printf("rank %d: %" PRIu64 " prompts reloaded, %" PRIu64 " computed, %" PRIu64 " wrong bytes\n",
          rank, reloaded, computed, wrong);
@@ -141,7 +142,7 @@ static void run_rank(const char* socket_path, uint16_t rank) {
 }
 
 int main(int argc, char** argv) {
-  int bad = 0, status = 0;
+  int bad = 0, status;
   for (uint16_t rank = 0; rank < kRanks; ++rank)
     if (fork() == 0) run_rank(argc > 1 ? argv[1] : NULL, rank);
   while (wait(&status) > 0) bad |= status != 0;

@@ -37,8 +37,8 @@ Result<AgreementBoard> ReloadGroup::next_board(Deadline deadline, std::uint64_t&
                                 AgreementVector::kWords);
 }
 
-// An id serves one meeting. Ranks of one node get theirs through the daemon, under the number of the
-// board that they meet on.
+// An id serves one meeting. Ranks of one node get theirs through the daemon, under the number of
+// the board that they meet on.
 Result<NcclUniqueId> ReloadGroup::meeting_id(const NcclLibrary& library, std::uint64_t number,
                                              Deadline deadline) {
   NcclUniqueId id;
@@ -94,8 +94,9 @@ Result<std::unique_ptr<Agreement>> ReloadGroup::meet_by_nccl(Deadline deadline) 
   return std::unique_ptr<Agreement>(std::move(*made));
 }
 
-// What the engine reduces costs nothing; memory of the node costs a cache line, where a communicator
-// takes hundreds of MiB of device memory. So NCCL is for ranks on several nodes, or when asked for.
+// What the engine reduces costs nothing; memory of the node costs a cache line, where a
+// communicator takes hundreds of MiB of device memory. So NCCL is for ranks on several nodes, or
+// when asked for.
 Result<std::unique_ptr<Agreement>> ReloadGroup::meet(Deadline deadline) {
   if (kind_ == AgreementKind::automatic) {
     kind_ = plan_.reduce != nullptr ? AgreementKind::hook
@@ -121,7 +122,8 @@ Result<std::unique_ptr<Agreement>> ReloadGroup::meet(Deadline deadline) {
 Code ReloadGroup::compare(Agreement& agreement, std::uint32_t timeout_ms, bool& is_equal,
                           Controller::Footing& footing) {
   AgreementVector vector;
-  vector.set_pair(AgreementVector::kDigest, engine_tree_ ? engine_tree_->l1_digest() : tree_.l1_digest());
+  vector.set_pair(AgreementVector::kDigest,
+                  engine_tree_ ? engine_tree_->l1_digest() : tree_.l1_digest());
   vector.set_pair(AgreementVector::kEpoch, static_cast<std::int64_t>(controller_.epoch()));
   vector.set_pair(AgreementVector::kInstances,
                   static_cast<std::int64_t>(controller_.instances()));
@@ -144,7 +146,8 @@ Result<bool> ReloadGroup::join(std::uint32_t timeout_ms) {
   std::unique_ptr<Agreement> met;
   while (true) {
     auto at = meet(deadline);
-    const bool is_gone = !at && at.error().code == Code::disconnected && client_.ground().is_attached;
+    const bool is_gone =
+        !at && at.error().code == Code::disconnected && client_.ground().is_attached;
     if (!at && !is_gone) {
       return at.error();
     }

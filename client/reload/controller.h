@@ -131,8 +131,8 @@ class Controller {
   // The collective failed (a member died, a deadline passed): nobody knows what was agreed. All is
   // dropped as after a divergence; the engine forms the group anew, or goes on without reloads.
   void abandon(ReloadDecisions& out) { restart({epoch_ + 1, 0}, out); }
-  // The same, to go on in an epoch beyond those of all ranks, with the instances that they have been
-  // through at most.
+  // The same, to go on in an epoch beyond those of all ranks, with the instances that they have
+  // been through at most.
   struct Footing {
     std::uint64_t epoch = 0;
     std::uint64_t instances = 0;

@@ -3,9 +3,9 @@
 """install_check: installs the build and uses the client library as a stranger would.
 
 The folder is none that the build was configured for. With the flags of hicache.pc alone it compiles
-a C and a C++ program, which call the library and check its answer, and the examples of the tree, which
-run against the installed daemon. It reads the exports of the library: nothing but hicache_* and hc_* may be visible. And every file that
-the systemd unit names under /usr must be there.
+a C and a C++ program, which call the library and check its answer, and the examples of the tree,
+which run against the installed daemon. It reads the exports of the library: nothing but hicache_*
+and hc_* may be visible. And every file that the systemd unit names under /usr must be there.
 """
 
 import argparse

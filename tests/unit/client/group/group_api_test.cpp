@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // group_api_test: what hicache_group.h refuses, in one line, and what a group answers without a
 // daemon: misses, and nothing that waits. About client/group/group_api.cpp,
-// client/group/group_tree_api.cpp, client/group/group_plan.cpp and client/group/reload_group.cpp;
-// e2e.group has what needs a daemon.
+// client/group/group_tree_api.cpp, client/group/group_plan.cpp, client/group/reload_group.cpp,
+// client/group/reload_group_join.cpp and client/group/reload_group_ops.cpp; e2e.group has what
+// needs a daemon.
 #include <array>
 #include <functional>
 #include <string>
