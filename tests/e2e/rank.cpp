@@ -88,6 +88,7 @@ hicache_code Rank::open() {
   options.world = options_.world;
   options.tensor_rank = options_.rank;
   options.attach_timeout_ms = options_.attach_timeout_ms;
+  options.quota_bytes = options_.quota_bytes;
   if (const hicache_code code = hicache_open(&options, &space, &client_); code != HICACHE_OK) {
     return code;
   }
