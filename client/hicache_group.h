@@ -29,8 +29,8 @@ extern "C" {
 typedef struct hicache_group hicache_group;
 
 enum {
-  HICACHE_AGREE_AUTO = 0, /* the hook if there is one; else SHM where all ranks are on this node; else
-                           * NCCL */
+  HICACHE_AGREE_AUTO = 0, /* the hook if there is one; else SHM where all ranks are on this node;
+                           * else NCCL */
   HICACHE_AGREE_SHM = 1,  /* ranks of one node: memory that the daemon gives them */
   HICACHE_AGREE_NCCL = 2, /* libnccl and libcuda, loaded at run time */
   HICACHE_AGREE_HOOK = 3  /* the engine reduces */
@@ -52,10 +52,11 @@ typedef struct hicache_anchor {
 } hicache_anchor;
 
 /* An engine's own prefix tree, for engines that have one. All calls come from inside calls of the
- * group, at moments that are the same on all ranks, with arguments that are the same but for leases.
- * Hashes are 32 bytes each, one behind the other. A lease is the rank's handle on a run of L2 pages,
- * for hicache_lease_view; it ends as a whole, by hicache_group_end_lease. Every change of the tree's
- * L2 nodes goes into the fingerprint, in order: that is how ranks whose trees differ are found out. */
+ * group, at moments that are the same on all ranks, with arguments that are the same but for
+ * leases. Hashes are 32 bytes each, one behind the other. A lease is the rank's handle on a run of
+ * L2 pages, for hicache_lease_view; it ends as a whole, by hicache_group_end_lease. Every change of
+ * the tree's L2 nodes goes into the fingerprint, in order: that is how ranks whose trees differ
+ * are found out. */
 typedef struct hicache_tree {
   void* context;
   /* 1: the anchor is there and no child of it begins with `first`. Writes the chain's hash at the
@@ -109,8 +110,8 @@ typedef struct hicache_group_options {
   uint32_t reserved;           /* 0 */
 } hicache_group_options;
 
-/* `client` was opened with a quota (hicache_options.quota_bytes), and outlives the group. Nothing is
- * asked of the other ranks. */
+/* `client` was opened with a quota (hicache_options.quota_bytes), and outlives the group. Nothing
+ * is asked of the other ranks. */
 HICACHE_API hicache_code hicache_group_open(hicache_client* client,
                                             const hicache_group_options* options,
                                             hicache_group** out);
@@ -127,7 +128,8 @@ HICACHE_API hicache_code hicache_group_set_nccl_id(hicache_group* group, const u
 
 /* --- the library's prefix tree: which pages are in L1, which only in L2 -------------------- */
 
-/* With a tree of the engine's own these answer UNSUPPORTED, but for hicache_group_clear. Pages are named by key and owner; the other fields of hicache_page are not looked at. */
+/* With a tree of the engine's own these answer UNSUPPORTED, but for hicache_group_clear. Pages are
+ * named by key and owner; the other fields of hicache_page are not looked at. */
 
 typedef struct hicache_match {
   hicache_anchor anchor;  /* where the match ends */
@@ -252,9 +254,9 @@ typedef struct hicache_decisions {
   uint8_t reserved[5];
 } hicache_decisions;
 
-/* Once per scheduling pass. With nothing open no reduce runs. HICACHE_OK, or why the ranks are apart
- * (DISCONNECTED: one has died or left; TIMED_OUT; IO_ERROR): then `out` still says what becomes of
- * what was open, and hicache_group_join is due. */
+/* Once per scheduling pass. With nothing open no reduce runs. HICACHE_OK, or why the ranks are
+ * apart (DISCONNECTED: one has died or left; TIMED_OUT; IO_ERROR): then `out` still says what
+ * becomes of what was open, and hicache_group_join is due. */
 HICACHE_API hicache_code hicache_group_tick(hicache_group* group, hicache_decisions* out);
 
 typedef struct hicache_group_stats {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hicache_group: C++20 over hicache_group.h: a group that closes itself, spans instead of pointer and
-// length.
+// hicache_group: C++20 over hicache_group.h: a group that closes itself, spans instead of pointer
+// and length.
 //
 // Header only. Every function is the one of hicache_group.h with the same name, which documents it;
 // errors are hicache_code values, never exceptions.

@@ -3,8 +3,8 @@
 // vectors. The daemon makes it and gives it to each rank; it writes nothing in it but who is dead.
 //
 // Header, then one member for each rank: its header and two vectors, for even and for odd rounds.
-// A rank writes only its own member, the bell and the verdict. A rank that breaks the rules harms its
-// own group.
+// A rank writes only its own member, the bell and the verdict. A rank that breaks the rules harms
+// its own group.
 //
 // A vector is cut into lines of 8 words. What is 2^63 - 1, the neutral word of a minimum, need not
 // be written: `lines` says which lines of a vector count, all others are neutral.

@@ -43,7 +43,7 @@ inline constexpr std::uint32_t kDeadlineMsMax = 600'000;
 inline constexpr std::uint32_t kGroupBytesMax = 64;
 inline constexpr std::uint32_t kBlackboardKeysMax = 32;      // Of one group.
 inline constexpr std::uint32_t kBlackboardBytesMax = 4096;   // Of one value.
-inline constexpr std::uint32_t kBlackboardGetsMax = 8;       // That wait, of one session; the oldest gives way.
+inline constexpr std::uint32_t kBlackboardGetsMax = 8;       // Waiting, of one session.
 
 // Engine tables.
 inline constexpr std::uint32_t kOpsMax = 2048;            // Operations in flight, all sessions.

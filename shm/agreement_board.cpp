@@ -199,8 +199,8 @@ AgreementBoard::Members AgreementBoard::look() {
   return Members::complete;
 }
 
-// True when this round is complete, for all ranks and for good; false when it, or one before it, has
-// failed.
+// True when this round is complete, for all ranks and for good; false when it, or one before it,
+// has failed.
 bool AgreementBoard::decide(bool failed) {
   std::uint64_t seen = load_acquire(header_->verdict);
   while (seen == 2 * (round_ - 1)) {

@@ -19,8 +19,8 @@
 // Why all ranks agree how a round ended: its verdict is one word, written once for each round by
 // whoever is first (compare and swap): complete, by one who has seen every member's vector; failed,
 // by one who has seen a member gone or whose time is up. Who comes second takes what stands there:
-// also the vectors of a round that it had given up, because a round that is complete was told by all.
-// A failed round is the last one: everybody who looks sees it.
+// also the vectors of a round that it had given up, because a round that is complete was told by
+// all. A failed round is the last one: everybody who looks sees it.
 #pragma once
 
 #include <cstdint>
@@ -64,8 +64,9 @@ class [[nodiscard]] AgreementBoard {
   void tell(std::span<const std::int64_t> words);
   // Waits until every member has told this round, and puts the minimum into `out`. Spins at most
   // spin_ns, then sleeps; at most timeout_ns in all.
-  // ok, on all ranks or on none; disconnected: a member is dead, has left or has given up; timed_out,
-  // io_error: this rank has given up. After anything but ok the board is of no use any more.
+  // ok, on all ranks or on none; disconnected: a member is dead, has left or has given up;
+  // timed_out, io_error: this rank has given up. After anything but ok the board is of no use any
+  // more.
   [[nodiscard]] Code take(std::span<std::int64_t> out, std::int64_t spin_ns,
                           std::int64_t timeout_ns);
   // This rank takes part no more: those who wait for it are told at once.

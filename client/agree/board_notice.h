@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// board_notice: a death notice that the group's board gives: the daemon marks a member that has died,
-// and a member that gives up leaves. For agreements that reduce elsewhere.
+// board_notice: a death notice that the group's board gives: the daemon marks a member that has
+// died, and a member that gives up leaves. For agreements that reduce elsewhere.
 //
 // Owner thread: the engine's scheduler. This rank leaves the board with the notice.
 #pragma once

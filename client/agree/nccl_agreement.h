@@ -24,8 +24,8 @@
 
 namespace hc {
 
-// Given by whoever learns of a member's death, read by the one that waits. Never taken back: a group
-// that lost a member is formed anew.
+// Given by whoever learns of a member's death, read by the one that waits. Never taken back: a
+// group that lost a member is formed anew.
 class DeathNotice {
  public:
   virtual ~DeathNotice() = default;

@@ -129,14 +129,14 @@ hicache_code ReloadEngine::offer(Waiting& at, const Match& found) {
 }
 
 // A load needs rows for a moment, a store until it is settled. Stores that are not settled hold their
-// pages in L2; more than half of the quota would leave reloads no room.
+// pages in L2, and must leave reloads room there.
 bool ReloadEngine::has_room(const Match& found, std::size_t blocks) const {
   const std::size_t computed = blocks - found.pages();
   const std::size_t pieces = (computed + share_.plan.store_pages - 1) / share_.plan.store_pages;
   const std::size_t loaded = std::min<std::size_t>(found.l2, kPagesPerOpMax);
   const bool has_slots = unsettled_.empty() || unsettled_.size() + pieces <= kStoresMax;
   const bool has_quota =
-      unsettled_.empty() || unsettled_pages_ + computed <= share_.plan.quota_pages / 2;
+      unsettled_.empty() || unsettled_pages_ + computed <= share_.plan.unsettled_pages_max;
   return has_slots && has_quota && rows_.free() >= std::max(computed, loaded);
 }
 

@@ -73,6 +73,8 @@ Result<void> plan_pages(const ReloadOptions& options, const Trace& trace, BenchP
   plan.pages_min = static_cast<std::uint32_t>(*least);
   plan.store_pages = static_cast<std::uint32_t>(
       std::clamp<std::uint64_t>(*quota / 2, 1, kPagesPerOpMax));
+  plan.unsettled_pages_max =
+      std::max<std::uint64_t>(1, *quota * quota_owners(bench.space) / 2);
   std::uint64_t row_bytes = 0;
   for (const KindSpec& kind : bench.space.kinds) {
     row_bytes += kind.payload_bytes;

@@ -19,6 +19,7 @@ struct ReloadPlan {
   std::uint64_t quota_pages = 0;    // of each owner
   std::uint64_t quota_bytes = 0;
   std::uint32_t store_pages = 0;    // of one store; longer ones are cut
+  std::uint64_t unsettled_pages_max = 0;  // of stores: half of the quota, of all owners together
   std::uint64_t concurrency = 0;    // closed loop; 0: requests come at their times
   double rate = 0;
   double time_scale = 0;

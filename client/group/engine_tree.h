@@ -2,8 +2,8 @@
 // engine_tree: an engine's own prefix tree, behind the seam that the controller knows.
 //
 // Owner thread: the engine's scheduler. Invariants: every lease that the engine's tree has taken
-// stands in grants_ with the pages that it is charged with, until the engine ends it; ended ones are
-// given back to the quota at once.
+// stands in grants_ with the pages that it is charged with, until the engine ends it; ended ones
+// are given back to the quota at once.
 #pragma once
 
 #include <cstdint>

@@ -96,12 +96,12 @@ class ReloadGroup {
   Result<NcclUniqueId> meeting_id(const NcclLibrary& library, std::uint64_t number,
                                   Deadline deadline);
   Code compare(Agreement& agreement, std::uint32_t timeout_ms, bool& is_equal,
-               std::uint64_t& epoch);
+               Controller::Footing& footing);
 
   // reload_group_ops.cpp
   void carry_out();
   void submit_waiting();
-  void give_back_evicted();
+  bool submit_releases();  // false: every operation slot is taken
   bool submit_start(const ReloadDecisions::Start& start);
   bool submit_release(LeaseHandle lease);
   bool submit_cancel(ReloadOpId op);

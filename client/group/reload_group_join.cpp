@@ -37,8 +37,8 @@ Result<AgreementBoard> ReloadGroup::next_board(Deadline deadline, std::uint64_t&
                                 AgreementVector::kWords);
 }
 
-// An id serves one meeting. Ranks of one node get theirs through the daemon, under the number of the
-// board that they meet on.
+// An id serves one meeting. Ranks of one node get theirs through the daemon, under the number of
+// the board that they meet on.
 Result<NcclUniqueId> ReloadGroup::meeting_id(const NcclLibrary& library, std::uint64_t number,
                                              Deadline deadline) {
   NcclUniqueId id;
@@ -94,8 +94,9 @@ Result<std::unique_ptr<Agreement>> ReloadGroup::meet_by_nccl(Deadline deadline) 
   return std::unique_ptr<Agreement>(std::move(*made));
 }
 
-// What the engine reduces costs nothing; memory of the node costs a cache line, where a communicator
-// takes hundreds of MiB of device memory. So NCCL is for ranks on several nodes, or when asked for.
+// What the engine reduces costs nothing; memory of the node costs a cache line, where a
+// communicator takes hundreds of MiB of device memory. So NCCL is for ranks on several nodes, or
+// when asked for.
 Result<std::unique_ptr<Agreement>> ReloadGroup::meet(Deadline deadline) {
   if (kind_ == AgreementKind::automatic) {
     kind_ = plan_.reduce != nullptr ? AgreementKind::hook
@@ -119,14 +120,18 @@ Result<std::unique_ptr<Agreement>> ReloadGroup::meet(Deadline deadline) {
 }
 
 Code ReloadGroup::compare(Agreement& agreement, std::uint32_t timeout_ms, bool& is_equal,
-                          std::uint64_t& epoch) {
+                          Controller::Footing& footing) {
   AgreementVector vector;
-  vector.set_pair(AgreementVector::kDigest, engine_tree_ ? engine_tree_->l1_digest() : tree_.l1_digest());
+  vector.set_pair(AgreementVector::kDigest,
+                  engine_tree_ ? engine_tree_->l1_digest() : tree_.l1_digest());
   vector.set_pair(AgreementVector::kEpoch, static_cast<std::int64_t>(controller_.epoch()));
+  vector.set_pair(AgreementVector::kInstances,
+                  static_cast<std::int64_t>(controller_.instances()));
   const Code code =
       agreement.reduce(vector, {plan_.limits.spin_ns, timeout_ms * kNsPerMilli});
   is_equal = vector.is_equal(AgreementVector::kDigest);
-  epoch = static_cast<std::uint64_t>(vector.highest(AgreementVector::kEpoch));
+  footing.epoch = static_cast<std::uint64_t>(vector.highest(AgreementVector::kEpoch)) + 1;
+  footing.instances = static_cast<std::uint64_t>(vector.highest(AgreementVector::kInstances));
   return code;
 }
 
@@ -135,19 +140,21 @@ Result<bool> ReloadGroup::join(std::uint32_t timeout_ms) {
   HC_TRY_VOID(check_bounds("timeout_ms", timeout_ms, {1, kDeadlineMsMax}));
   const Deadline deadline = deadline_after_ms(timeout_ms);
   agreement_.reset();
+  note_ground();
   bool is_equal = false;
-  std::uint64_t epoch = 0;
+  Controller::Footing footing;
   std::unique_ptr<Agreement> met;
   while (true) {
     auto at = meet(deadline);
-    const bool is_gone = !at && at.error().code == Code::disconnected && client_.ground().is_attached;
+    const bool is_gone =
+        !at && at.error().code == Code::disconnected && client_.ground().is_attached;
     if (!at && !is_gone) {
       return at.error();
     }
     Code code = Code::disconnected;
     if (at) {
       met = std::move(*at);
-      code = compare(*met, left_ms(deadline), is_equal, epoch);
+      code = compare(*met, left_ms(deadline), is_equal, footing);
     }
     if (code == Code::ok) {
       break;
@@ -166,7 +173,7 @@ Result<bool> ReloadGroup::join(std::uint32_t timeout_ms) {
   if (!is_equal) {
     clear_tree();
   }
-  controller_.restart(epoch + 1, decisions_);
+  controller_.restart(footing, decisions_);
   carry_out();
   decisions_.clear();
   agreement_ = std::move(met);

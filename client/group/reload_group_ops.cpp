@@ -68,10 +68,17 @@ bool ReloadGroup::submit_start(const ReloadDecisions::Start& start) {
   return true;
 }
 
-// Leases first: they make the room that reloads need.
-void ReloadGroup::submit_waiting() {
+bool ReloadGroup::submit_releases() {
   while (!releases_waiting_.empty() && submit_release(releases_waiting_.front())) {
     releases_waiting_.pop_front();
+  }
+  return releases_waiting_.empty();
+}
+
+// Leases first: they make the room that reloads need.
+void ReloadGroup::submit_waiting() {
+  if (!submit_releases()) {
+    return;
   }
   while (!starts_waiting_.empty()) {
     const bool is_wanted = controller_.is_reading(starts_waiting_.front().op);
@@ -83,16 +90,6 @@ void ReloadGroup::submit_waiting() {
                                                  kNoLeaseHandle));
     }
     starts_waiting_.pop_front();
-  }
-}
-
-// What the tree has evicted since the last tick: its room is counted as free already.
-void ReloadGroup::give_back_evicted() {
-  std::vector<LeaseHandle> leases;
-  controller_.take_released(leases);
-  releases_waiting_.insert(releases_waiting_.end(), leases.begin(), leases.end());
-  if (!leases.empty()) {
-    submit_waiting();
   }
 }
 
@@ -114,27 +111,31 @@ Result<std::uint64_t> ReloadGroup::store(const hicache_op& given,
                                          std::size_t first) {
   const auto pages = all.subspan(first);
   HC_TRY_VOID(client_.judge(Verb::store, &given, {pages.data(), pages.size()}));
-  const auto number = is_met() ? controller_.begin_store(path, static_cast<std::uint32_t>(first))
-                               : std::nullopt;
-  give_back_evicted();
+  const std::uint64_t number =
+      is_met() ? controller_.begin_store(path, static_cast<std::uint32_t>(first)).value_or(0) : 0;
+  // What was evicted for it goes back first: the daemon counts too, in the order of the ring.
+  std::vector<LeaseHandle> evicted;
+  attach_point().take_released(evicted);
+  releases_waiting_.insert(releases_waiting_.end(), evicted.begin(), evicted.end());
+  submit_releases();
   hicache_op op = given;
-  if (number) {
+  if (number != 0) {
     op.flags = (op.flags | HICACHE_STORE_KEEP_LEASE) & ~HICACHE_STORE_EVERY_ACK;
     op.ack = HICACHE_ACK_DURABLE;
   }
   const auto op_id = client_.submit(Verb::store, &op, {pages.data(), pages.size()});
-  if (!number) {
+  if (number == 0) {
     // The engine's own: its completion is not taken here.
     HC_TRY(op_id);
     return 0;
   }
   if (op_id) {
-    ops_.emplace(*op_id, Submitted{Kind::store, *number});
+    ops_.emplace(*op_id, Submitted{Kind::store, number});
     ++stats_.stores_in_flight;
   } else {
-    static_cast<void>(controller_.store_ended(*number, false, kNoLeaseHandle));
+    static_cast<void>(controller_.store_ended(number, false, kNoLeaseHandle));
   }
-  return *number;
+  return number;
 }
 
 void ReloadGroup::end_reload(const Submitted& at, const hicache_completion& completion) {

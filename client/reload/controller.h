@@ -109,9 +109,6 @@ class Controller {
   // A store of pages path[first..] begins, with its lease kept. None: there is no room for it, the
   // engine stores without keeping the lease. Not between encode and apply.
   std::optional<std::uint64_t> begin_store(const PageRun& path, std::uint32_t first);
-  // Leases of this rank that ended between two ticks, as those that a store evicts: the daemon is to
-  // have them back before it is asked for what they make room for.
-  void take_released(std::vector<LeaseHandle>& out);
   // Once per scheduling pass, before encode. False: no reduce in this pass, on any rank.
   bool needs_tick();
 
@@ -134,14 +131,20 @@ class Controller {
   void apply(const AgreementVector& reduced, ReloadDecisions& out);
   // The collective failed (a member died, a deadline passed): nobody knows what was agreed. All is
   // dropped as after a divergence; the engine forms the group anew, or goes on without reloads.
-  void abandon(ReloadDecisions& out) { restart(epoch_ + 1, out); }
-  // The same, to go on in the epoch that the ranks have agreed on, beyond all of theirs.
-  void restart(std::uint64_t epoch, ReloadDecisions& out);
+  void abandon(ReloadDecisions& out) { restart({epoch_ + 1, 0}, out); }
+  // The same, to go on in an epoch beyond those of all ranks, with the instances that they have
+  // been through at most.
+  struct Footing {
+    std::uint64_t epoch = 0;
+    std::uint64_t instances = 0;
+  };
+  void restart(Footing footing, ReloadDecisions& out);
 
   bool is_reading(ReloadOpId op) const;
   bool is_open() const { return !candidates_.empty() || ops_open_ > 0; }
   std::size_t unsettled_stores() const { return stores_.size(); }
   std::uint64_t epoch() const { return epoch_; }
+  std::uint64_t instances() const { return instances_; }
   std::int64_t digest() const { return seen_digest().value(); }
   const ControllerCounters& counters() const { return counters_; }
 
@@ -180,7 +183,7 @@ class Controller {
   void recompute(std::vector<RequestId>& waiters, Recompute reason, ReloadDecisions& out);
   void drain(ReloadOp& op);
   void close(ReloadOp& op);
-  void drop_all(std::uint64_t epoch, ReloadDecisions& out);
+  void drop_all(Footing footing, ReloadDecisions& out);
   void settle_store(std::uint64_t sequence, StoreLedger::Store& store, bool durable,
                     ReloadDecisions& out);
   void take_local(ReloadDecisions& out);

@@ -57,18 +57,20 @@ void Controller::apply(const AgreementVector& reduced, ReloadDecisions& out) {
     ++counters_.divergences;
     out.diverged = true;
     sequence_ = static_cast<std::uint64_t>(reduced.highest(AgreementVector::kSequence)) + 1;
-    drop_all(static_cast<std::uint64_t>(reduced.highest(AgreementVector::kEpoch)) + 1, out);
+    drop_all({static_cast<std::uint64_t>(reduced.highest(AgreementVector::kEpoch)) + 1,
+              static_cast<std::uint64_t>(reduced.highest(AgreementVector::kInstances))},
+             out);
   }
   apply_inputs(out);
   take_local(out);
 }
 
-void Controller::restart(std::uint64_t epoch, ReloadDecisions& out) {
+void Controller::restart(Footing footing, ReloadDecisions& out) {
   is_encoded_ = false;
   out.clear();
   out.diverged = true;
   sequence_ = 0;
-  drop_all(epoch, out);
+  drop_all(footing, out);
   apply_inputs(out);
   take_local(out);
 }
@@ -310,7 +312,7 @@ void Controller::apply_inputs(ReloadDecisions& out) {
 }
 
 // What the ranks hold may differ now; only nothing at all is known to be equal.
-void Controller::drop_all(std::uint64_t epoch, ReloadDecisions& out) {
+void Controller::drop_all(Footing footing, ReloadDecisions& out) {
   apply_late_releases();
   for (Candidate& candidate : candidates_) {
     recompute(candidate.waiters, Recompute::diverged, out);
@@ -336,17 +338,12 @@ void Controller::drop_all(std::uint64_t epoch, ReloadDecisions& out) {
   });
   tree_.drop_l2();
   out.l2_dropped = true;
-  epoch_ = epoch;
+  epoch_ = footing.epoch;
   next_id_ = 1;
   passes_ = 0;
-  agreed_instances_ = 0;
-  digest_.restart(epoch);
-  tree_.restart_fingerprint(epoch);
-}
-
-void Controller::take_released(std::vector<LeaseHandle>& out) {
-  tree_.take_released(out);
-  std::erase(out, kNoLeaseHandle);
+  agreed_instances_ = footing.instances;
+  digest_.restart(footing.epoch);
+  tree_.restart_fingerprint(footing.epoch);
 }
 
 void Controller::take_local(ReloadDecisions& out) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// groups: what the ranks of one engine have through the daemon beside pages: the board on which they
-// agree, and values that one of them posts for the others.
+// groups: what the ranks of one engine have through the daemon beside pages: the board on which
+// they agree, and values that one of them posts for the others.
 //
 // Owner: the reactor thread.
 // Invariants:
-//   - a board of which a member is dead, or that is not the newest of its group, is given to nobody;
+//   - a board of which a member is dead, or that is not the newest of its group, is given to
+//   nobody;
 //     all its members are marked dead, so that no rank waits there
 //   - a member's process is watched from the time it has its place until it has ended, or another
 //     process has taken the place of that rank

@@ -89,6 +89,11 @@ bool GroupRank::compute(const Keys& prompt) {
          settled_.at(store);
 }
 
+bool GroupRank::fill_l1(const Keys& prompt) {
+  const std::vector<hicache_page> pages = rank_.pages_of(prompt);
+  return hicache_group_fill_l1(group_, pages.data(), pages.size()) == HICACHE_OK;
+}
+
 hicache_match GroupRank::match(const Keys& prompt) {
   const std::vector<hicache_page> pages = rank_.pages_of(prompt);
   hicache_match out{};

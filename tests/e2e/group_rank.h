@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // group_rank: an engine rank with a reload group, and the little of a scheduler that tests need.
 //
-// A prompt is the pages of `Keys`; page numbers of two prompts differ, so that a page has always the
-// same page before it. Owner thread: one. No call of it waits without a bound.
+// A prompt is the pages of `Keys`; page numbers of two prompts differ, so that a page has always
+// the same page before it. Owner thread: one. No call of it waits without a bound.
 #pragma once
 
 #include <cstdint>
@@ -47,15 +47,16 @@ class GroupRank {
     return HICACHE_TIMED_OUT;
   }
 
-  // Computes a prompt, stores it, drops it from L1, and waits until the store is settled: whether it
-  // is durable on all ranks.
+  // Computes a prompt, stores it, drops it from L1, and waits until the store is settled: whether
+  // it is durable on all ranks.
   bool compute(const Keys& prompt);
+  bool fill_l1(const Keys& prompt);
   hicache_match match(const Keys& prompt);
   std::uint32_t offer(std::uint64_t request, const Keys& prompt);
   // Until the request is admitted or computed: whether it was admitted.
   bool decided(std::uint64_t request);
-  // Loads the prompt from L2 into its rows: bytes that are not what they should be, all of them when
-  // the load is a miss.
+  // Loads the prompt from L2 into its rows: bytes that are not what they should be, all of them
+  // when the load is a miss.
   std::uint64_t wrong_bytes(const Keys& prompt);
   hicache_group_stats stats() const;
 

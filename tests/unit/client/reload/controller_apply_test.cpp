@@ -78,31 +78,6 @@ TEST_CASE("a store whose lease went with its daemon before all had settled is in
   bench.each([](BenchRank& at) { CHECK(at.tree.grant_count() == 0); });
 }
 
-// The daemon counts against the same quota: asked first, it would have no room.
-TEST_CASE("leases that a store has evicted can be given back before it is submitted") {
-  ReloadBench bench(2, 4);
-  const BenchPath one = bench_path(1, 3);
-  const BenchPath two = bench_path(2, 3);
-  bench.each([&](BenchRank& at) {
-    REQUIRE(at.tree.fill_l1(one.run()));
-    REQUIRE(at.tree.fill_l1(two.run()));
-  });
-  const std::uint64_t store = begin_store(bench, one, 0);
-  bench.each([&](BenchRank& at) { REQUIRE(at.controller.store_ended(store, true, 7)); });
-  REQUIRE(bench.tick().stores.size() == 1);
-
-  begin_store(bench, two, 0);
-
-  bench.each([](BenchRank& at) {
-    std::vector<LeaseHandle> leases;
-    at.controller.take_released(leases);
-    CHECK(leases == std::vector<LeaseHandle>{7});
-    CHECK(at.quota.used()[0] == 3);
-  });
-  bench.tick();
-  CHECK(bench.rank(0).decisions.releases.empty());
-}
-
 TEST_CASE("unsettled stores alone reduce every sixteenth pass") {
   ReloadBench bench(2);
   const BenchPath path = bench_path(1, 2);
