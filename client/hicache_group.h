@@ -204,8 +204,8 @@ HICACHE_API hicache_code hicache_group_withdraw(hicache_group* group, uint64_t r
  * or on none. 0: there was no room for its lease, it is a hicache_store with the engine's `op`. The
  * memory is the operation's until it is settled. A store that this rank's client can't submit is
  * settled as not durable, on all ranks. After a tick that has `diverged` or did not answer
- * HICACHE_OK, and after hicache_group_clear, stores are settled that still run here: their memory is
- * the operations' until hicache_group_stats.stores_in_flight is 0. */
+ * HICACHE_OK, and after hicache_group_clear, stores are settled that still run here: their memory
+ * is the operations' until hicache_group_stats.stores_in_flight is 0. */
 HICACHE_API hicache_code hicache_group_store(hicache_group* group, const hicache_op* op,
                                              const hicache_page* pages, size_t page_count,
                                              size_t first_page, uint64_t* store);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_stage: what every bench over a trace needs before its ranks are forked, and what is gone when
-// it ends: keys, memory, a folder, a daemon that has not started yet.
+// bench_stage: what every bench over a trace needs before its ranks are forked, and what is gone
+// when it ends: keys, memory, a folder, a daemon that has not started yet.
 //
 // Owner thread: the bench's only thread.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine_bus: a ring of ticks with one bell for everything, and agreement boards for the collective.
+// engine_bus: a ring of ticks with one bell for everything; agreement boards for the collective.
 //
 // Why no news is lost: who tells stores first and then changes the bell; who waits reads the bell,
 // then looks, and sleeps only while the bell is what it read.

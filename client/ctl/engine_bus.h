@@ -4,8 +4,8 @@
 //
 // The memory is made before the ranks are forked. Rank 0 publishes ticks, every rank takes them in
 // order; the bench says who has died. Owner thread: each process's only one (tests: threads).
-// Invariants: a slot of the ring is written only after every rank that lives has taken what was in it;
-// every wait is bounded and ends when the rank that is waited for dies.
+// Invariants: a slot of the ring is written only after every rank that lives has taken what was in
+// it; every wait is bounded and ends when the rank that is waited for dies.
 #pragma once
 
 #include <array>

@@ -31,8 +31,8 @@ class RankGroup {
   void watch_interrupt(int fd) { interrupt_fd_ = fd; }
   void watch_daemon(int fd) { daemon_fd_ = fd; }
 
-  // Sends the command to every rank that is not buried, and waits for every reply. A rank that dies, or that answers
-  // with a code, is an error of one line.
+  // Sends the command to every rank that is not buried, and waits for every reply. A rank that
+  // dies, or that answers with a code, is an error of one line.
   Result<std::vector<RankReply>> ask(const RankCommand& command);
   // The two halves of ask, for a command that takes as long as it takes.
   Result<void> tell(const RankCommand& command);

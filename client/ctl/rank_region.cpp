@@ -115,8 +115,8 @@ std::uint64_t RankRegion::unspoiled(std::uint32_t row, std::uint16_t kind) const
   std::uint64_t count = 0;
   for (const Run& run : kinds_[kind]) {
     const std::uint8_t* const bytes = at(run, row);
-    count += static_cast<std::uint64_t>(
-        std::count_if(bytes, bytes + run.length, [](std::uint8_t byte) { return byte != kSpoiled; }));
+    const auto spoiled = std::count(bytes, bytes + run.length, std::uint8_t{kSpoiled});
+    count += run.length - static_cast<std::uint64_t>(spoiled);
   }
   return count;
 }

@@ -11,7 +11,7 @@ namespace hc {
 
 namespace {
 
-constexpr std::size_t kEventsPerRequest = 12;  // two offers, a load, a store and its end, and to spare
+constexpr std::size_t kEventsPerRequest = 12;  // offers, a load, a store, its end; and to spare
 constexpr std::size_t kPart = 64;              // bytes that a part of the mapping is rounded up to
 
 constexpr std::size_t kTotalsBytes = round_up(sizeof(ReloadTotals), kPart);

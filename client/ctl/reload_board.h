@@ -2,8 +2,8 @@
 // reload_board: memory that the ranks of a bench with reloads write and the bench reads: what was
 // counted, when answers came, and what the model needs to know.
 //
-// Owner thread: each rank writes its own part, rank 0 the events; the bench reads when the ranks have
-// answered that they are done. The memory is made before the ranks are forked.
+// Owner thread: each rank writes its own part, rank 0 the events; the bench reads when the ranks
+// have answered that they are done. The memory is made before the ranks are forked.
 #pragma once
 
 #include <sys/mman.h>
@@ -59,7 +59,7 @@ struct ReloadTotals {
   std::uint64_t hook_calls = 0;
   std::uint64_t joins = 0;
   std::uint64_t joins_failed = 0;
-  std::uint64_t learned_ns = 0;         // from a rank's death until a tick said so here; 0: no death
+  std::uint64_t learned_ns = 0;         // from a rank's death until a tick said so; 0: no death
   std::uint32_t agreement = 0;          // that is in use
   std::uint32_t is_apart = 0;           // went on without reloads
 };
@@ -70,7 +70,7 @@ struct ReloadEvent {
   enum class Kind : std::uint32_t { offer, refused, load, store, served };
   Kind kind = Kind::offer;
   std::uint32_t request = 0;
-  std::uint32_t first = 0;   // offer, load, store: the first page; served: pages that were there anyway
+  std::uint32_t first = 0;   // offer, load, store: the first page; served: pages there anyway
   std::uint32_t count = 0;   // offer, load, store: pages; served: leading pages that were there
   std::uint32_t joined = 0;  // offer: waits for the reload of another request
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // reload_chaos: what a bench with reloads does to its ranks on purpose, and the draws for it.
 //
-// Owner thread: each rank draws for itself; nothing is shared. What all ranks must do alike (aborts)
-// is drawn by the engine's front end alone and told over the bus.
+// Owner thread: each rank draws for itself; nothing is shared. What all ranks must do alike
+// (aborts) is drawn by the engine's front end alone and told over the bus.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ struct ChaosPlan {
   std::string text() const;
 };
 
-// "skew,aborts,kill_rank=1@300" or "all" (everything but kill_rank); "" is nothing. A killed rank is
-// one of `ranks`, and never rank 0, which the requests come in by.
+// "skew,aborts,kill_rank=1@300" or "all" (everything but kill_rank); "" is nothing. A killed rank
+// is one of `ranks`, and never rank 0, which the requests come in by.
 Result<ChaosPlan> parse_chaos(const std::string& text, std::uint32_t ranks);
 
 class ChaosDraws {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// reload_client: a rank's client with its reload group: operations, completions, and what chaos does
-// to them.
+// reload_client: a rank's client with its reload group: operations, completions, and what chaos
+// does to them.
 //
 // Owner thread: the rank process's only thread. Invariants: a completion is offered to the group
 // before anybody else sees it, once; memory that an operation names is left alone until it ended.

@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint32_t kRegionNumber = 0;
 constexpr std::uint32_t kAttachRegionMs = 30'000;
 constexpr std::uint32_t kIdleMs = 1;
-constexpr std::uint32_t kMeetAgainMs = 500;      // a rank has died: its successor would be there soon
+constexpr std::uint32_t kMeetAgainMs = 500;      // a rank has died: a successor would be there soon
 constexpr std::uint32_t kMeetLateMs = 20'000;    // a rank was late
 constexpr std::uint32_t kNobodysRow = 0;         // what the library names where no row is meant
 

@@ -2,9 +2,9 @@
 // reload_engine: the scheduler loop of one rank of an engine that reloads on a miss.
 //
 // Owner thread: the rank process's only thread. Invariants: every decision follows from the bus and
-// from what the group decided, so that it is the same on all ranks; what only this rank knows (bytes,
-// loads that missed, answers) changes counts and memory alone. A row that a store reads is kept until
-// the store is settled and has ended here.
+// from what the group decided, so that it is the same on all ranks; what only this rank knows
+// (bytes, loads that missed, answers) changes counts and memory alone. A row that a store reads is
+// kept until the store is settled and has ended here.
 #pragma once
 
 #include <cstdint>

@@ -128,8 +128,8 @@ hicache_code ReloadEngine::offer(Waiting& at, const Match& found) {
   return HICACHE_OK;
 }
 
-// A load needs rows for a moment, a store until it is settled. Stores that are not settled hold their
-// pages in L2, and must leave reloads room there.
+// A load needs rows for a moment, a store until it is settled. Stores that are not settled hold
+// their pages in L2, and must leave reloads room there.
 bool ReloadEngine::has_room(const Match& found, std::size_t blocks) const {
   const std::size_t computed = blocks - found.pages();
   const std::size_t pieces = (computed + share_.plan.store_pages - 1) / share_.plan.store_pages;

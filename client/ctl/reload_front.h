@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // reload_front: the scheduler's front end, which lives in rank 0: what comes in with each tick.
 //
-// Owner thread: rank 0's only thread. Invariants: requests come in the order of the trace, each once;
-// what it decides reaches all ranks over the bus, rank 0 too.
+// Owner thread: rank 0's only thread. Invariants: requests come in the order of the trace, each
+// once; what it decides reaches all ranks over the bus, rank 0 too.
 #pragma once
 
 #include <cstdint>

@@ -60,8 +60,9 @@ Result<void> plan_pages(const ReloadOptions& options, const Trace& trace, BenchP
   auto l1 = number_or("--l1", options.l1_pages, 2 * longest, {1, kPagesLimit});
   HC_TRY(l1);
   if (*l1 < longest) {
-    return refuse_option("--l1: " + std::to_string(*l1) + " is not allowed; the longest request has " +
-                         std::to_string(longest) + " pages");
+    return refuse_option("--l1: " + std::to_string(*l1) +
+                         " is not allowed; the longest request has " + std::to_string(longest) +
+                         " pages");
   }
   auto quota = number_or("--quota", options.quota_pages, usual_quota(bench), {1, kPagesLimit});
   HC_TRY(quota);

@@ -58,7 +58,8 @@ int serve_reload_rank(const RankSetup& setup, std::uint32_t rank, int fd) {
   ReloadEngine engine(setup, rank);
   bool is_resting = false;  // from `forget` on
   for (;;) {
-    std::array<pollfd, 2> events{{{fd, POLLIN, 0}, {is_resting ? engine.event_fd() : -1, POLLIN, 0}}};
+    const int event_fd = is_resting ? engine.event_fd() : -1;  // a negative one is left out
+    std::array<pollfd, 2> events{{{fd, POLLIN, 0}, {event_fd, POLLIN, 0}}};
     if (::poll(events.data(), events.size(), is_resting ? kRestPollMs : -1) < 0 &&
         errno != EINTR) {
       return 1;

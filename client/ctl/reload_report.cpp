@@ -154,12 +154,11 @@ std::vector<std::string> faults_of(const ReloadReport& report) {
 
 int exit_status(const ReloadReport& report) { return faults_of(report).empty() ? 0 : 1; }
 
-json report_json(const ReloadReport& report) {
-  const UniformTotals& all = report.uniform;
-  const ReloadTotals& totals = report.totals;
-  const RankTotals& bytes = report.bench.totals;
+namespace {
+
+json reload_setup_json(const ReloadReport& report) {
   json setup = setup_json(report.bench);
-  setup.update({{"agreement", agreement_name(totals.agreement)},
+  setup.update({{"agreement", agreement_name(report.totals.agreement)},
                 {"l1_pages", report.plan.l1_pages},
                 {"quota_pages", report.plan.quota_pages},
                 {"concurrency", report.plan.concurrency},
@@ -169,58 +168,76 @@ json report_json(const ReloadReport& report) {
                 {"pages_min", report.plan.pages_min},
                 {"chaos", report.plan.chaos.text()},
                 {"seed", report.plan.seed}});
-  json out = {{"setup", setup},
+  return setup;
+}
+
+// What is the same on all ranks.
+json uniform_json(const UniformTotals& all) {
+  return {{"requests", all.requests},
+          {"aborts", all.aborts},
+          {"pages_referenced", all.pages_referenced},
+          {"pages_l1", all.pages_l1},
+          {"pages_l2", all.pages_l2},
+          {"pages_reload", all.pages_reload},
+          {"pages_computed", all.pages_computed},
+          {"held", all.held},
+          {"admitted", all.admitted},
+          {"declined", reasons_json(all.declined, kDeclineNames)},
+          {"recomputed", reasons_json(all.recomputed, kRecomputeNames)},
+          {"divergences", all.divergences},
+          {"ticks", all.ticks},
+          {"reduces", all.reduces},
+          {"reduces_idle", all.reduces_idle},
+          {"stores", all.stores},
+          {"stores_durable", all.stores_durable},
+          {"stores_lost", all.stores_lost},
+          {"stores_unleased", all.stores_unleased},
+          {"l2_drops", all.l2_drops},
+          {"l1_pages_over", all.l1_pages_over}};
+}
+
+// Sums over the ranks that lived.
+json sums_json(const ReloadReport& report) {
+  const ReloadTotals& totals = report.totals;
+  const RankTotals& bytes = report.bench.totals;
+  return {{"wrong_bytes", bytes.wrong_bytes},
+          {"checked_bytes", bytes.checked_bytes},
+          {"bytes_reloaded", totals.bytes_reloaded},
+          {"loaded_pages", totals.loaded_pages},
+          {"loaded_bytes", bytes.loaded_bytes},
+          {"load_misses", totals.load_misses},
+          {"reload_region_bytes", totals.region_bytes_of_reloads},
+          {"stores_refused", totals.stores_refused},
+          {"hook_calls", totals.hook_calls},
+          {"joins", totals.joins},
+          {"joins_failed", totals.joins_failed},
+          {"reads_failed_on_purpose", totals.reads_failed},
+          {"acks_delayed", totals.acks_delayed}};
+}
+
+}  // namespace
+
+json report_json(const ReloadReport& report) {
+  json out = {{"setup", reload_setup_json(report)},
               {"exit_status", exit_status(report)},
               {"faults", faults_of(report)},
-              {"requests", all.requests},
-              {"aborts", all.aborts},
-              {"pages_referenced", all.pages_referenced},
-              {"pages_l1", all.pages_l1},
-              {"pages_l2", all.pages_l2},
-              {"pages_reload", all.pages_reload},
-              {"pages_computed", all.pages_computed},
               {"hit_ratio", reload_hit_ratio(report)},
               {"model_hit_ratio", reload_model_ratio(report)},
-              {"held", all.held},
-              {"admitted", all.admitted},
-              {"declined", reasons_json(all.declined, kDeclineNames)},
-              {"recomputed", reasons_json(all.recomputed, kRecomputeNames)},
-              {"divergences", all.divergences},
               {"ranks_equal", report.is_uniform},
-              {"wrong_bytes", bytes.wrong_bytes},
-              {"checked_bytes", bytes.checked_bytes},
+              {"ranks_living", report.outcome.living.size()},
               {"leases_left", report.outcome.left.leases},
               {"leased_frames_left", report.outcome.left.leased_frames},
-              {"ticks", all.ticks},
-              {"reduces", all.reduces},
-              {"reduces_idle", all.reduces_idle},
-              {"hook_calls", totals.hook_calls},
               {"admit_ticks_max", report.admit_ticks_max},
               {"admits_timed", report.admits_timed},
-              {"ranks_living", report.outcome.living.size()},
               {"learned_seconds_max", in_seconds(report.learned_ns_max)},
               {"survivors_told", report.survivors_told},
-              {"joins", totals.joins},
-              {"joins_failed", totals.joins_failed},
-              {"reload_region_bytes", totals.region_bytes_of_reloads}};
-  out.update({{"bytes_reloaded", totals.bytes_reloaded},
-              {"loaded_pages", totals.loaded_pages},
-              {"loaded_bytes", bytes.loaded_bytes},
-              {"load_misses", totals.load_misses},
-              {"stores", all.stores},
-              {"stores_durable", all.stores_durable},
-              {"stores_lost", all.stores_lost},
-              {"stores_unleased", all.stores_unleased},
-              {"stores_refused", totals.stores_refused},
-              {"l2_drops", all.l2_drops},
-              {"l1_pages_over", all.l1_pages_over},
-              {"reads_failed_on_purpose", totals.reads_failed},
-              {"acks_delayed", totals.acks_delayed},
               {"restarts", report.outcome.restarts},
               {"restart_seconds", in_seconds(report.outcome.restart_ns)},
-              {"seconds", in_seconds(report.outcome.elapsed_ns)}});
-  if (bytes.wrong_bytes != 0) {
-    out["first_wrong"] = first_wrong_json(bytes.first_wrong);
+              {"seconds", in_seconds(report.outcome.elapsed_ns)}};
+  out.update(uniform_json(report.uniform));
+  out.update(sums_json(report));
+  if (report.bench.totals.wrong_bytes != 0) {
+    out["first_wrong"] = first_wrong_json(report.bench.totals.first_wrong);
   }
   return out;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // reload_report: everything that a bench with reloads measured, and what of it must not be.
 //
-// Owner thread: any; plain data. Invariants: every number was measured in this run, or says what the
-// run was asked for.
+// Owner thread: any; plain data. Invariants: every number was measured in this run, or says what
+// the run was asked for.
 #pragma once
 
 #include <cstdint>

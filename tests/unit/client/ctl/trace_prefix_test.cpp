@@ -45,8 +45,8 @@ TEST_CASE("a block that begins one request and stands within another is no prefi
 
   REQUIRE_FALSE(checked);
   CHECK(checked.error().text ==
-        "trace: request 1: block 2 begins a request, but elsewhere follows 1; --reload needs ids of "
-        "prefixes");
+        "trace: request 1: block 2 begins a request, but elsewhere follows 1; --reload needs ids "
+        "of prefixes");
 }
 
 }  // namespace hc
