@@ -20,13 +20,14 @@ using Number = std::uint64_t;
 
 // L1, quota and L2 are small enough that conversations lose their pages between two turns.
 struct Run {
-  std::string ranks;
-  std::string placement;
-  std::string agreement;
-  std::string quota;  // of each owner
+  const char* ranks;
+  const char* placement;
+  const char* agreement;
+  const char* quota;  // of each owner
 };
-const Run kTwoShm{"2", "sharded", "shm", "40"};
-const Run kFourHook{"4", "owned", "hook", "10"};
+constexpr Run kTwoShm{"2", "sharded", "shm", "40"};
+constexpr Run kFourHook{"4", "owned", "hook", "10"};
+constexpr Run kTwoReplicas{"2", "replicated", "auto", "40"};
 
 Words words_of(const Run& run, const TempDir& folder, const Words& more) {
   Words words{"bench", "replay", "--reload", "--json", "--synthetic",
@@ -66,7 +67,7 @@ nlohmann::json report_of(const Run& run, const Words& more, const Words& environ
 }
 
 TEST_CASE("bench replay --reload reads back what an LRU of its size would have") {
-  const Run run = GENERATE(kTwoShm, kFourHook, (Run{"2", "replicated", "auto", "40"}));
+  const Run run = GENERATE(kTwoShm, kFourHook, kTwoReplicas);
   INFO(run.placement);
 
   const nlohmann::json report = report_of(run, {});
@@ -82,7 +83,7 @@ TEST_CASE("bench replay --reload reads back what an LRU of its size would have")
   // One more call than reduces: the ranks met.
   const Number ranks = std::stoul(run.ranks);
   CHECK(count(report, "hook_calls") ==
-        (run.agreement == "hook" ? ranks * (count(report, "reduces") + 1) : 0));
+        (std::string(run.agreement) == "hook" ? ranks * (count(report, "reduces") + 1) : 0));
 }
 
 TEST_CASE("under each kind of chaos the ranks agree and no byte is wrong") {
@@ -101,7 +102,8 @@ TEST_CASE("under each kind of chaos the ranks agree and no byte is wrong") {
 
   CHECK(count(report, chaos.shows) > 0);
   CHECK(count(report, "held") > 0);
-  CHECK(count(report, "l2_drops") == (report.at("restarts") == 0 ? 0 : 1));
+  // Ranks may see a daemon go one after the other.
+  CHECK((count(report, "l2_drops") > 0) == (count(report, "restarts") > 0));
 }
 
 TEST_CASE("a killed rank is noticed within a second, and the others compute what it takes") {
