@@ -208,6 +208,7 @@ void ReloadEngine::decide(const hicache_decisions& decisions) {
     HC_CHECK(at != nullptr && at->state == State::held);
     at->state = State::ready;
     at->is_admitted = true;
+    at->brought = std::min(decisions.admits[i].pages, at->bound);
     ++uniform_.admitted;
     if (rank_ == 0) {
       share_.boards.admitted()[at->request] = tick_;

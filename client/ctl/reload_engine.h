@@ -44,6 +44,7 @@ class ReloadEngine {
     bool is_joined = false;           // waits for the reload of another request
     std::uint32_t first = 0;          // held: the first page that is missing
     std::uint32_t bound = 0;          // held: pages that the reload can bring at most
+    std::uint32_t brought = 0;        // admitted: pages that the reload brought
     std::uint32_t known = 0;          // pages that are there whatever a reload brings
     std::optional<hicache_anchor> lock;
   };

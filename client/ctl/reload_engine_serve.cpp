@@ -194,7 +194,9 @@ void ReloadEngine::count_served(const Waiting& at, const Match& found) {
   ReloadEvent event;
   event.kind = ReloadEvent::Kind::served;
   event.request = static_cast<std::uint32_t>(at.request);
-  event.first = at.is_admitted ? std::max(at.known, found.l1) : found.pages();
+  // More than the reload brought: another request has stored it meanwhile.
+  const bool is_its_own = at.is_admitted && found.pages() <= at.first + at.brought;
+  event.first = is_its_own ? std::max(at.known, found.l1) : found.pages();
   event.count = found.pages();
   note(event);
 }
