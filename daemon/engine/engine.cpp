@@ -126,10 +126,7 @@ Instant Engine::next_deadline() const {
   if (retries && core_->now < superblock_->retry_at()) {
     next = std::min(next, superblock_->retry_at());
   }
-  if (const auto retry = verbs_ == nullptr ? std::nullopt : verbs_->next_retry()) {
-    next = std::min(next, *retry);
-  }
-  next = std::min(next, io_->next_due());
+  next = std::min({next, io_->next_due(), verbs_ ? verbs_->next_retry() : next});
   return wants_turn_ || io_->ready() ? core_->now : next;
 }
 

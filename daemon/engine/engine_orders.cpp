@@ -59,14 +59,12 @@ std::uint64_t Engine::frames_leased() const {
   const Catalog& catalog = *core_->catalog;
   std::vector<bool> seen(core_->leases.nodes_used() == 0 ? 0 : catalog.pages_max());
   std::uint64_t frames = 0;
-  for (const SessionId session : core_->sessions.all()) {
-    for (const LeaseId lease : core_->leases.leases_of(session)) {
-      for (const PageId page : core_->leases.pages(lease)) {
-        for (std::uint32_t at = 0; !seen[page.value] && at < catalog.parts_per_page(page); ++at) {
-          frames += catalog.part(catalog.ref(page, at)).l2 == L2State::resident ? 1U : 0U;
-        }
-        seen[page.value] = true;
+  for (const LeaseId lease : core_->leases.all()) {
+    for (const PageId page : core_->leases.pages(lease)) {
+      for (std::uint32_t at = 0; !seen[page.value] && at < catalog.parts_per_page(page); ++at) {
+        frames += catalog.part(catalog.ref(page, at)).l2 == L2State::resident ? 1U : 0U;
       }
+      seen[page.value] = true;
     }
   }
   return frames;

@@ -220,6 +220,7 @@ void QuotaTable::note_lease(const EngineSession& session, bool opened) {
 void QuotaTable::lease(EngineSession& session, LeasedPage leased) {
   Page& page = core_.catalog->page(leased.page);
   SessionQuota& quota = session.quota;
+  ++session.leased_pages;
   if (quota.group == nullptr) {
     Family& family = core_.family_of(leased.page);
     family.leased_without_quota += page.leases_without_quota++ == 0 ? 1U : 0U;
@@ -236,6 +237,8 @@ void QuotaTable::lease(EngineSession& session, LeasedPage leased) {
 void QuotaTable::unlease(EngineSession& session, LeasedPage leased) {
   Page& page = core_.catalog->page(leased.page);
   SessionQuota& quota = session.quota;
+  HC_CHECK(session.leased_pages > 0);
+  --session.leased_pages;
   if (quota.group == nullptr) {
     HC_CHECK(page.leases_without_quota > 0);
     Family& family = core_.family_of(leased.page);

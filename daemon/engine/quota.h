@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // quota: room in L2 that is guaranteed to the ranks of a group, and who has leased what of it.
 //
-// Owner: the reactor thread. A quota of Q pages is Q pages for each owner (proto/budget.h). It is
-// reserved once for a group and family, whatever the number of its ranks, because a leased page is
-// held whole: all kinds, all shards of the node.
+// Owner: the reactor thread.
+//
+// A quota is a number of pages, quota_bytes over one blob of every kind, for each owner
+// (proto/budget.h). The first session of a (family, group) reserves it and the last one that is
+// closed ends it, because a leased page is held whole: all kinds, all shards of the node.
 // Invariants:
-//   - the reservations of a family and its slack never pass its L2 pages, nor do they together
-//     with the pages that sessions without quota have leased
-//   - the pages of a group are counted once each, those of a session as often as its leases name
-//     them, which is how the client's tree counts (client/reload/page_quota.h)
+//   - the reservations of a family, its slack (for operations in flight), and the distinct pages
+//     that sessions without quota have leased never pass its L2 pages together. So when a group
+//     leases within its quota, the frames that it needs are unleased or come free
+//   - a group counts each leased page once, by owner; a session counts its pages as often as its
+//     leases name them, which is how the client's tree charges them (client/reload/page_quota.h)
+//   - records of leases and of operations are reserved too: the lease table grows by a lease of one
+//     page for each page of each session, and others leave kOpSlotsPerSession operations to each
+// More than the session's own quota is its own fault: no_space. More than what its group has left,
+// because another rank has not released yet, is waited for. Ranks that are further apart than the
+// quota has room for may wait for each other until their deadlines.
+// A session that ends with the attach of another is no reason to refuse that one; what it leases
+// counts until it is gone. A switch to another space ends leases and keeps the reservation.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// quota_gate: operations of sessions with quota wait for room, first come first served. They hold
-// nothing meanwhile, so nothing waits for them but their client.
+// quota_gate: operations of sessions with quota wait for room, first come first served in each
+// session. They hold nothing meanwhile and have touched no client memory.
+//
+// One that lacks frames, records or items keeps others from beginning to take any (a store or a
+// reload is busy, a load stalls), or it would never find enough at once. One that only waits for
+// its group keeps nobody. A flush goes behind the waiting stores of its session; a waiting store
+// whose page is forgotten is answered retry.
 #include <algorithm>
 
 #include "daemon/engine/verbs.h"
@@ -151,10 +156,13 @@ void Verbs::turn_waiting() {
     }
   }
   drop_idle_waits();
+  if (waiting_.empty()) {
+    core_.quotas.stop_wanting();
+  }
 }
 
-std::optional<Instant> Verbs::next_retry() const {
-  return waiting_.empty() ? std::nullopt : std::optional(retry_at_);
+Instant Verbs::next_retry() const {
+  return waiting_.empty() ? core_.now + 1000 * kNsPerMs : retry_at_;
 }
 
 void Verbs::forget_waiting(std::optional<SpaceNo> space, std::span<const PageEntry> pages) {

@@ -51,6 +51,7 @@ struct EngineSession {
   std::uint64_t losses_told = 0;    // by its flushes; it hears of no loss before its time
   std::uint32_t ops = 0;
   std::uint32_t leases = 0;
+  std::uint64_t leased_pages = 0;       // as often as its leases name them
   std::uint32_t incarnation = 0;
   std::string group;                // of its engine; empty: none
   SessionQuota quota;

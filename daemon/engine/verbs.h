@@ -37,7 +37,7 @@ class Verbs final : public PartEvents {
   // hashes: every page of the space; no space: every page.
   void forget_waiting(std::optional<SpaceNo> space, std::span<const PageEntry> pages);
   // When what waits looks for room again although nothing has moved.
-  std::optional<Instant> next_retry() const;
+  Instant next_retry() const;
 
   void part_resident(PartRef ref) override;
   void part_written(PartRef ref) override;

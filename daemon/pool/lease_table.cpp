@@ -132,6 +132,16 @@ std::vector<LeasedPage> LeaseTable::close(LeaseId id) {
   return out;
 }
 
+std::vector<LeaseId> LeaseTable::all() const {
+  std::vector<LeaseId> out;
+  for (std::uint32_t slot = 0; slot < leases_.size(); ++slot) {
+    if (leases_[slot].open) {
+      out.push_back(LeaseId{std::uint64_t{leases_[slot].incarnation} << 32 | slot});
+    }
+  }
+  return out;
+}
+
 std::vector<LeaseId> LeaseTable::leases_of(SessionId session) const {
   std::vector<LeaseId> out;
   for (std::uint32_t slot = 0; slot < leases_.size(); ++slot) {

@@ -51,6 +51,7 @@ class LeaseTable {
   std::vector<LeasedPage> owned_pages(LeaseId lease) const;
   // Leases of a session, for its end and for stats.
   std::vector<LeaseId> leases_of(SessionId session) const;
+  std::vector<LeaseId> all() const;  // that are open
 
  private:
   struct Lease {

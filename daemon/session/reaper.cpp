@@ -109,7 +109,7 @@ bool SessionServer::reap_one(Session& session, Instant now) {
     publish_now(session);
     hang_up(session);  // tells a living client that its memory is its own
     const bool may_read = !session.client_dead && !session.detached;
-    if (may_read && !engine_->core().leases.leases_of(session.engine_id).empty()) {
+    if (may_read && engine_->core().sessions.find(session.engine_id)->leases > 0) {
       return false;  // leases wait for the process, or for its next session
     }
     engine_->release_leases(session.engine_id);

@@ -68,9 +68,7 @@ std::vector<SessionLine> SessionServer::list() const {
             session->in_engine() ? core.sessions.find(session->engine_id) : nullptr) {
       line.ops = known->ops;
       line.leases = known->leases;
-      for (const LeaseId lease : core.leases.leases_of(session->engine_id)) {
-        line.leased_pages += core.leases.page_count(lease);
-      }
+      line.leased_pages = known->leased_pages;
       line.quota_pages = known->quota.group == nullptr ? 0 : known->quota.group->pages;
       for (const EngineRegion& region : known->regions) {
         line.regions += region.present ? 1U : 0U;

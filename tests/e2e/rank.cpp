@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "e2e/process.h"
+#include "proto/budget.h"
 #include "proto/check.h"
 
 namespace hc::test {
@@ -88,6 +89,7 @@ hicache_code Rank::open() {
   options.world = options_.world;
   options.tensor_rank = options_.rank;
   options.attach_timeout_ms = options_.attach_timeout_ms;
+  options.quota_bytes = std::uint64_t{options_.quota_pages} * quota_page_bytes(space_);
   if (const hicache_code code = hicache_open(&options, &space, &client_); code != HICACHE_OK) {
     return code;
   }

@@ -34,6 +34,7 @@ struct RankOptions {
   std::uint32_t payload_bytes = 24'000;  // no multiple of a disk block
   std::string weight_version = "1";
   std::uint32_t attach_timeout_ms = 30'000;
+  std::uint32_t quota_pages = 0;  // guaranteed in L2
 };
 
 // The space of every test: one sharded kind.

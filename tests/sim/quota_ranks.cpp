@@ -11,6 +11,8 @@ namespace hc::sim {
 namespace {
 
 constexpr std::size_t kStepsOpenMax = 3;
+// Longer than what a slow disk and a slow rank keep memory for.
+constexpr std::uint32_t kPatienceMs = 5'000;
 
 }  // namespace
 
@@ -145,7 +147,7 @@ bool QuotaRanks::draw_step(Step& step) {
   step.draft.ack = step.draft.verb == Verb::store ? Ack::resident : Ack::none;
   step.draft.flags = step.draft.verb == Verb::store ? kFlagKeepLease : std::uint8_t{0};
   step.draft.deadline_ms = prng_.one_in(10) ? prng_.between32(1, 100)
-                                            : prng_.between32(5'000, 60'000);
+                                            : prng_.between32(kPatienceMs, 60'000);
   return std::all_of(step.charged.begin(), step.charged.end(),
                      [this](std::uint32_t pages) { return pages <= pages_; });
 }
@@ -231,6 +233,8 @@ void QuotaRanks::on_end(const SimOp& op, const CompletionEntry& entry) {
   const auto code = static_cast<Code>(entry.code);
   world_.laws.expect(op.verb() == Verb::release || (code != Code::busy && code != Code::no_space),
                      4, "an operation within its quota was refused for lack of room");
+  world_.laws.expect(code != Code::timed_out || op.entry.deadline_ms < kPatienceMs, 4,
+                     "an operation within its quota waited in vain");
   for (std::uint32_t rank = 0; rank < kQuotaRanks; ++rank) {
     const auto open = std::find_if(ranks_[rank].open.begin(), ranks_[rank].open.end(),
                                    [&](const auto& at) { return at.first == op.serial; });

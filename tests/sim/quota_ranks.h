@@ -3,7 +3,8 @@
 // (client/reload): what is leased or asked for counts, the oldest is released until more fits, and
 // both ranks get the same orders in the same sequence, each at its own pace.
 //
-//   law 4  what they ask for within their quota is never answered busy or no_space
+//   law 4  what they ask for within their quota is never answered busy or no_space, and gets its
+//          room in a time that does not depend on what others ask for
 #pragma once
 
 #include <array>

@@ -80,4 +80,32 @@ TEST_CASE("A page takes one frame of each sharded part on the node, and one of e
         2 * blob_bytes(2561024) + blob_bytes(515328) + blob_bytes(40960));
 }
 
+TEST_CASE("A quota is whole pages of one blob of every kind, and less than one is refused") {
+  const SpaceDescriptor space = sample_space();
+  const std::uint64_t page = blob_bytes(2561024) + blob_bytes(515328) + blob_bytes(40960);
+  CHECK(quota_page_bytes(space) == page);
+  CHECK(quota_pages(space, "quota", 0).value() == 0);
+  CHECK(quota_pages(space, "quota", 3 * page + page - 1).value() == 3);
+  CHECK(quota_pages(space, "quota", UINT64_MAX).value() == kPagesMax);
+  const auto refused = quota_pages(space, "quota", page - 1);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == Code::bad_argument);
+  CHECK(refused.error().text == "quota = " + std::to_string(page - 1) +
+                                    ": must be 0 or at least " + std::to_string(page) +
+                                    ", one page");
+}
+
+TEST_CASE("A quota is for each owner, and pages of other nodes take frames if they have others") {
+  SpaceDescriptor space = sample_space();
+  CHECK(quota_owners(space) == 8);
+  CHECK(l2_pages_of_quota(space, 2, 5) == 40);
+  space.kinds.erase(space.kinds.begin(), space.kinds.begin() + 2);
+  CHECK(quota_owners(space) == 8);
+  CHECK(l2_pages_of_quota(space, 2, 5) == 10);
+  CHECK(l2_pages_of_quota(space, 0, 5) == 40);
+  space.kinds[0].placement = Placement::sharded;
+  CHECK(quota_owners(space) == 1);
+  CHECK(l2_pages_of_quota(space, 2, 5) == 5);
+}
+
 }  // namespace hc::proto_test

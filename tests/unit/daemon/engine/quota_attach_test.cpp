@@ -104,7 +104,7 @@ TEST_CASE("quota: it ends with the last session of its group, leases included") 
   CHECK(bench.try_attach("b", 14 * kPageBytes));
 }
 
-TEST_CASE("quota: a session that is replaced keeps nobody out, and its leases count until they end") {
+TEST_CASE("quota: a replaced session keeps nobody out, and its leases count until they end") {
   QuotaBench bench;
   BenchRank old = bench.attach_quota(0, 8);
   REQUIRE(bench.run(old, QuotaBench::keep(1, 8)).entry.code == 0);

@@ -77,14 +77,14 @@ struct QuotaBench : EngineBench {
         rank, {.verb = Verb::store, .pages = pages_from(first, count), .ack = Ack::resident});
     REQUIRE(answer.entry.code == 0);
   }
-  // The disk stops, and every frame holds what it has not taken.
-  void fill_with_unwritten() {
+  // The disk stops, and all frames but `free` hold what it has not taken.
+  void fill_with_unwritten(std::uint32_t free = 0) {
     drop_l2();
     disk.hold_volume(0, true);
     BenchRank second = attach(0);
-    store_unwritten(other, 200, kPagesL2);
+    store_unwritten(other, 200, kPagesL2 - free);
     store_unwritten(second, 200, kPagesL2);
-    REQUIRE(engine->core().family_of(other.session).frames[0].free_count() == 0);
+    REQUIRE(engine->core().family_of(other.session).frames[0].free_count() == free);
     detach(second);
   }
   void store_both(BenchRank& first, BenchRank& second, std::uint32_t count) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // quota_test: a reload or a store that keeps its lease is never refused for lack of room within the
-// quota of its group. It may wait, and holds nothing meanwhile. daemon/engine/quota.h
+// quota of its group. It may wait, and holds nothing meanwhile. daemon/engine/quota_gate.cpp
 #include <numeric>
 
 #include "proto/budget.h"
@@ -19,6 +19,7 @@ TEST_CASE("quota: a reload waits while memory is full of unwritten pages, and is
   CHECK_FALSE(bench.ended(reload));
   CHECK(bench.group().leased_pages() == 0);
   CHECK(bench.engine->core().leases.leases_open() == 0);
+  CHECK(bench.engine->core().catalog->page(bench.page(1)).holds == 0);
 
   bench.disk.hold_volume(0, false);
 
@@ -51,20 +52,33 @@ TEST_CASE("quota: while one waits for memory nobody else takes what comes free")
   BenchRank rank = bench.attach_quota(0, 8);
   bench.store(rank, pages_from(1, 8));
   bench.store(bench.other, {90});
-  bench.fill_with_unwritten();
-  const std::uint16_t load = bench.submit(bench.other, {.verb = Verb::load, .pages = {90}});
+  bench.fill_with_unwritten(1);  // a frame is free, which is not enough
   const std::uint16_t reload = bench.submit(rank, bench.reload(1, 8));
-  const Answer stored = bench.run(
-      bench.other, {.verb = Verb::store, .pages = {91}, .ack = Ack::resident});
-  CHECK(stored.entry.code == code(Code::busy));
-  std::vector<std::uint16_t> order;
-  bench.on_answer = [&](const CompletionEntry& entry) { order.push_back(entry.op_slot); };
+  const std::uint16_t load = bench.submit(bench.other, {.verb = Verb::load, .pages = {90}});
+  bench.run_for(50);
+  CHECK(bench.answer_now(bench.other, {.verb = Verb::store, .pages = {91}}) == Code::busy);
+  CHECK(bench.answer_now(rank, {.verb = Verb::store, .pages = {91}}) == Code::busy);
+  CHECK(bench.answer_now(bench.other, bench.reload(90, 1)) == Code::busy);
+  CHECK(bench.part(90, 1).l2 == L2State::absent);
 
   bench.disk.hold_volume(0, false);
 
-  bench.run_until([&] { return bench.ended(load) && bench.ended(reload); });
-  CHECK(bench.last(load).entry.code == code(Code::ok));
-  CHECK(bench.last(reload).entry.code == code(Code::ok));
+  CHECK(bench.finish(reload).entry.code == code(Code::ok));
+  CHECK(bench.finish(load).entry.code == code(Code::ok));
+  bench.store(bench.other, {91});
+}
+
+TEST_CASE("quota: what waits for nobody any more keeps nobody from memory") {
+  QuotaBench bench;
+  BenchRank rank = bench.attach_quota(0, 8);
+  bench.store(rank, pages_from(1, 8));
+  bench.fill_with_unwritten(1);
+  bench.submit(rank, bench.reload(1, 8));
+  bench.engine->end_service(rank.session);
+  bench.run_for(1);
+
+  CHECK(bench.run(bench.other, {.verb = Verb::store, .pages = {91}, .ack = Ack::resident})
+            .entry.code == 0);
 }
 
 TEST_CASE("quota: a rank waits until the others of its group have released what they drop") {
@@ -180,7 +194,7 @@ TEST_CASE("quota: a flush goes behind the stores that wait before it") {
   CHECK(bench.part(1, 0).l3 == L3State::durable);
 }
 
-TEST_CASE("quota: a store that waits is told when its page is forgotten, and does not bring it back") {
+TEST_CASE("quota: a waiting store is told that its page is forgotten, and does not bring it back") {
   QuotaBench bench;
   BenchRank rank = bench.attach_quota(0, 8);
   bench.fill_with_unwritten();
@@ -198,7 +212,7 @@ TEST_CASE("quota: a store that waits is told when its page is forgotten, and doe
   CHECK(bench.page(1) == kNoPage);
 }
 
-TEST_CASE("quota: leases of a session without quota stay out of what is reserved, and of the slack") {
+TEST_CASE("quota: leases of others stay out of what is reserved, and of the slack") {
   QuotaBench bench;
   bench.store(bench.other, pages_from(1, 8));
   BenchRank rank = bench.attach_quota(0, 8);
@@ -233,11 +247,12 @@ TEST_CASE("quota: lease records and operation records of a quota are its own") {
   QuotaBench bench([](EngineOptions& options) {
     options.ops_max = 3 * kOpSlotsPerSession;
     options.leases_max = 2;
-    options.lease_nodes_max = 2;
+    options.lease_nodes_max = 3;
   });
   BenchRank rank = bench.attach_quota(0, 8);
   bench.store(bench.other, {90, 91, 92});
   CHECK(bench.run(bench.other, bench.reload(90, 1)).entry.code == 0);
+  CHECK(bench.answer_now(bench.other, bench.reload(90, 3)) == Code::busy);
   CHECK(bench.run(bench.other, bench.reload(91, 1)).entry.code == 0);
   CHECK(bench.answer_now(bench.other, bench.reload(92, 1)) == Code::busy);
   for (std::uint32_t page = 1; page <= 8; ++page) {

@@ -172,6 +172,7 @@ TEST_CASE("lease_table: room beside that of the start comes once, and is never g
     REQUIRE(lease);
     CHECK(table.add(*lease, PageId{i}));
   }
+  CHECK(table.all().size() == 3);
   CHECK_FALSE(table.open(SessionId{9}));
 }
 
