@@ -10,8 +10,8 @@ namespace hc::test {
 namespace {
 
 constexpr std::uint32_t kPayload = 24'000;
-constexpr std::uint32_t kPageBytes = 28'672;  // of a quota: header block and payload, in blocks
-constexpr std::uint32_t kPagesL2 = (8U << 20) / (2 * kPageBytes);  // both shards: 146
+constexpr std::uint32_t kQuotaPageBytes = 28'672;  // of a quota: header block and payload, in blocks
+constexpr std::uint32_t kPagesL2 = (8U << 20) / (2 * kQuotaPageBytes);  // both shards: 146
 constexpr std::uint32_t kQuota = 100;
 
 RankOptions quota_rank(const DaemonProcess& daemon, std::uint16_t rank, std::uint32_t pages) {
