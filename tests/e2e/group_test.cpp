@@ -3,6 +3,7 @@
 // of them, or of the daemon, does to it.
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <barrier>
@@ -289,6 +290,7 @@ void expect_news_of_death(DaemonProcess& daemon, const std::function<void()>& be
   for (std::thread& thread : threads) {
     thread.join();
   }
+  INFO(daemon.log());
   CHECK(told == std::array<hicache_code, 2>{HICACHE_DISCONNECTED, HICACHE_DISCONNECTED});
   CHECK(kept == std::array<bool, 2>{false, false});  // the one that came anew has nothing in L1
   CHECK(said == std::array<std::string, 2>{});
@@ -306,7 +308,12 @@ TEST_CASE("group: also by a daemon that came after the one that gave them their 
   expect_news_of_death(daemon, [&] {
     daemon.kill_now();
     daemon.start();
-    CHECK(eventually([&] { return daemon.ask("status").at("sessions").size() == kRanks; }));
+    CHECK(eventually([&] {
+      const nlohmann::json sessions = daemon.ask("status").at("sessions");
+      return sessions.size() == kRanks &&
+             std::all_of(sessions.begin(), sessions.end(),
+                         [](const nlohmann::json& session) { return session.at("board") == 1; });
+    }));
   });
 }
 
