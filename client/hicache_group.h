@@ -5,7 +5,7 @@
  *
  * A group is this rank's part in what all ranks of the engine decide together: which requests wait
  * for pages that are read back from the daemon, and when they go on. One reduce per tick over all
- * ranks (a minimum of 138 words) is all that the ranks say to each other.
+ * ranks (a minimum of 144 words) is all that the ranks say to each other.
  *
  * Rules beside those of hicache.h:
  *  - Every rank makes the same calls in the same order with the same arguments, but for those that
