@@ -111,8 +111,8 @@ bool Client::publish(const Attached& attached, const AttachPlan& plan) {
   if (instances_ == 0 || session_->reply().daemon_instance != last_instance_) {
     last_instance_ = session_->reply().daemon_instance;
     ++instances_;
-    watch_board_again();
   }
+  watch_board_again();
   last_failure_ = make_error(Code::disconnected, "the daemon closed the connection");
   for (const auto& region : plan.regions) {
     const std::uint32_t number = region->plan.request.region;

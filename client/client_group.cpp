@@ -70,7 +70,7 @@ void Client::forget_board() {
   board_.reset();
 }
 
-// Under the mutex, at an attachment to a daemon that knows nothing of the board. Nobody waits for
+// Under the mutex, at each attachment: the daemon may know nothing of the board. Nobody waits for
 // the answer: where it is no, the others see this rank as gone, and the group joins anew.
 void Client::watch_board_again() {
   if (board_) {

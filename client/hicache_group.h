@@ -5,7 +5,7 @@
  *
  * A group is this rank's part in what all ranks of the engine decide together: which requests wait
  * for pages that are read back from the daemon, and when they go on. One reduce per tick over all
- * ranks (a minimum of 138 words) is all that the ranks say to each other.
+ * ranks (a minimum of 144 words) is all that the ranks say to each other.
  *
  * Rules beside those of hicache.h:
  *  - Every rank makes the same calls in the same order with the same arguments, but for those that
@@ -115,13 +115,15 @@ typedef struct hicache_group_options {
 HICACHE_API hicache_code hicache_group_open(hicache_client* client,
                                             const hicache_group_options* options,
                                             hicache_group** out);
-/* Leases end, reloads in flight are cancelled; their completions are nobody's any more. */
+/* Leases end, reloads in flight are cancelled. Completions that still come are the engine's to
+ * take; one that carries a lease after all is the engine's to release. NULL is fine. */
 HICACHE_API hicache_code hicache_group_close(hicache_group* group);
 
 /* Meets the other ranks: once after hicache_group_open, and after every hicache_group_tick that did
  * not answer HICACHE_OK. Waits until all ranks have come, at most timeout_ms. *kept is 1 when the
  * tree still has what the engine's L1 holds, 0 when it is empty now: then the engine empties its L1
- * and forgets its anchors too. After TIMED_OUT or DISCONNECTED call it again. */
+ * and forgets its anchors too. After TIMED_OUT, or DISCONNECTED (this rank has no daemon now, which
+ * SHM and an NCCL id through the daemon need), call it again. */
 HICACHE_API hicache_code hicache_group_join(hicache_group* group, uint32_t timeout_ms, int* kept);
 /* The 128 bytes of the next meeting, equal on all ranks: an id of NCCL serves one. */
 HICACHE_API hicache_code hicache_group_set_nccl_id(hicache_group* group, const uint8_t* nccl_id);

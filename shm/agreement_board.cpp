@@ -19,6 +19,7 @@ namespace hc {
 namespace {
 
 constexpr std::int64_t kBoardSecondNs = 1'000'000'000;
+constexpr int kLooksPerTime = 8;
 constexpr std::int64_t kNeutral = std::numeric_limits<std::int64_t>::max();
 
 std::int64_t now_ns() {
@@ -145,10 +146,10 @@ std::int64_t* AgreementBoard::vector(std::uint32_t rank) {
 }
 
 void AgreementBoard::ring() {
-  add_release(header_->bell, 1);
   full_fence();
   for (std::uint32_t rank = 0; rank < world_; ++rank) {
     if (rank != rank_ && load_relaxed(member(rank).sleeping) != 0) {
+      add_release(header_->bell, 1);
       wake_all(header_->bell);
       return;
     }
@@ -240,26 +241,25 @@ Code AgreementBoard::sleep(std::int64_t timeout_ns) {
   return code;
 }
 
+// The clock is looked at between some looks at the others, each of which may cost less.
 Code AgreementBoard::await(std::int64_t spin_ns, std::int64_t timeout_ns) {
-  const std::int64_t begin = now_ns();
-  while (true) {
-    const Members members = look();
-    if (members != Members::waiting) {
-      return members == Members::complete ? Code::ok : Code::disconnected;
-    }
+  Members members = look();
+  const std::int64_t begin = members == Members::waiting ? now_ns() : 0;
+  while (members == Members::waiting) {
     const std::int64_t waited = now_ns() - begin;
     if (waited >= timeout_ns) {
       return Code::timed_out;
     }
-    if (waited < spin_ns) {
-      spin_pause();
-      continue;
+    if (waited >= spin_ns && sleep(timeout_ns - waited) == Code::io_error) {
+      return Code::io_error;
     }
-    const Code code = sleep(timeout_ns - waited);
-    if (code == Code::io_error) {
-      return code;
+    members = look();
+    for (int spins = 0; spins < kLooksPerTime && members == Members::waiting; ++spins) {
+      spin_pause();
+      members = look();
     }
   }
+  return members == Members::complete ? Code::ok : Code::disconnected;
 }
 
 Code AgreementBoard::take(std::span<std::int64_t> out, std::int64_t spin_ns,

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -26,16 +27,36 @@ constexpr std::int64_t kPatienceNs = 10'000'000'000;
 constexpr std::uint32_t kManyRanks = 8;
 constexpr std::uint32_t kOpPages = 256;
 
+struct Reduces {
+  std::uint32_t world = 2;
+  std::int64_t spin_ns = 0;
+  std::uint32_t rounds = 0;
+  std::size_t open = 8;  // candidates, and operations beside them
+};
+
+// What a rank says with that many candidates and operations open; a board moves what is used of it.
+AgreementVector vector_with(std::size_t open) {
+  AgreementVector out;
+  for (const auto word : {AgreementVector::kSequence, AgreementVector::kEpoch,
+                          AgreementVector::kDigest, AgreementVector::kInstances}) {
+    out.set_pair(word, 1);
+  }
+  out.words[AgreementVector::kSettled] = 0;
+  std::fill_n(out.counts().begin(), open, kOpPages);
+  std::fill_n(out.states().begin(), open, 0);
+  return out;
+}
+
 // One rank in a process of its own: every round, then the end.
-[[noreturn]] void take_part(const BoardWatcher& watcher, std::uint32_t rank, std::uint32_t world,
-                            std::int64_t spin_ns, std::uint32_t rounds) {
+[[noreturn]] void take_part(const BoardWatcher& watcher, std::uint32_t rank,
+                            const Reduces& what) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  auto board = AgreementBoard::attach(UniqueFd(::dup(watcher.fd())), rank, world, kWords);
-  std::array<std::int64_t, kWords> words{};
+  auto board = AgreementBoard::attach(UniqueFd(::dup(watcher.fd())), rank, what.world, kWords);
+  AgreementVector vector = vector_with(what.open);
   bool good = board.has_value();
-  for (std::uint32_t i = 0; good && i < rounds; ++i) {
-    board->tell(words);
-    good = board->take(words, spin_ns, kPatienceNs) == Code::ok;
+  for (std::uint32_t i = 0; good && i < what.rounds; ++i) {
+    board->tell(vector.words);
+    good = board->take(vector.words, what.spin_ns, kPatienceNs) == Code::ok;
   }
   ::_exit(good ? 0 : 1);
 }
@@ -44,15 +65,14 @@ constexpr std::uint32_t kOpPages = 256;
 class Members {
  public:
   ~Members() { end(); }
-  Result<void> start(const BoardWatcher& watcher, std::uint32_t world, std::int64_t spin_ns,
-                     std::uint32_t rounds) {
-    for (std::uint32_t rank = 1; rank < world; ++rank) {
+  Result<void> start(const BoardWatcher& watcher, const Reduces& what) {
+    for (std::uint32_t rank = 1; rank < what.world; ++rank) {
       const pid_t child = ::fork();
       if (child < 0) {
         return make_error(Code::io_error, "a process for a rank", errno);
       }
       if (child == 0) {
-        take_part(watcher, rank, world, spin_ns, rounds);
+        take_part(watcher, rank, what);
       }
       children_.push_back(child);
     }
@@ -76,19 +96,20 @@ class Members {
 };
 
 // The median of one reduce, in microseconds.
-Result<double> reduces(std::uint32_t world, std::int64_t spin_ns, std::uint32_t rounds) {
-  auto watcher = BoardWatcher::create(world, kWords);
+Result<double> reduces(const Reduces& what) {
+  auto watcher = BoardWatcher::create(what.world, kWords);
   HC_TRY(watcher);
   Members members;
-  HC_TRY_VOID(members.start(*watcher, world, spin_ns, rounds));
-  auto board = AgreementBoard::attach(UniqueFd(::dup(watcher->fd())), 0, world, kWords);
+  HC_TRY_VOID(members.start(*watcher, what));
+  auto board = AgreementBoard::attach(UniqueFd(::dup(watcher->fd())), 0, what.world, kWords);
   HC_TRY(board);
-  std::array<std::int64_t, kWords> words{};
+  AgreementVector vector = vector_with(what.open);
   std::vector<double> elapsed_us;
-  for (std::uint32_t i = 0; i < rounds; ++i) {
+  for (std::uint32_t i = 0; i < what.rounds; ++i) {
     const std::uint64_t begin_ns = monotonic_ns();
-    board->tell(words);
-    if (const Code code = board->take(words, spin_ns, kPatienceNs); code != Code::ok) {
+    board->tell(vector.words);
+    if (const Code code = board->take(vector.words, what.spin_ns, kPatienceNs);
+        code != Code::ok) {
       return make_error(code, "a reduce over the board");
     }
     elapsed_us.push_back(static_cast<double>(monotonic_ns() - begin_ns) / 1e3);
@@ -101,20 +122,21 @@ struct AgreeCase {
   const char* figure;
   PingPong how;
   std::int64_t spin_ns;
+  std::size_t open;
   double ratio_max;
 };
 
 Result<void> measure_reduce(MicroBench& bench, const AgreeCase& agree) {
   const std::uint32_t rounds = bench.plan().round_trips;
   auto samples = bench.pairs(
-      agree.figure, [&] { return reduces(2, agree.spin_ns, rounds); },
+      agree.figure, [&] { return reduces({2, agree.spin_ns, rounds, agree.open}); },
       [&]() -> Result<double> {
         auto raw_ns = ping_pong(agree.how, rounds);
         HC_TRY(raw_ns);
         return *raw_ns / 1e3;
       });
   HC_TRY(samples);
-  bench.add({agree.figure, "ranks=2", "us",
+  bench.add({agree.figure, "ranks=2 open=" + std::to_string(agree.open), "us",
              Goal{Goal::Of::ratio, Goal::Sense::at_most, agree.ratio_max}, ""},
             *samples);
   return {};
@@ -124,8 +146,8 @@ Result<void> measure_reduce(MicroBench& bench, const AgreeCase& agree) {
 Result<void> measure_growth(MicroBench& bench) {
   const std::uint32_t rounds = bench.plan().round_trips / 3;
   auto samples = bench.pairs(
-      "agree_growth", [&] { return reduces(kManyRanks, 0, rounds); },
-      [&] { return reduces(2, 0, rounds); });
+      "agree_growth", [&] { return reduces({kManyRanks, 0, rounds}); },
+      [&] { return reduces({2, 0, rounds}); });
   HC_TRY(samples);
   bench.add({"agree_growth", "ranks=8/2", "us",
              Goal{Goal::Of::ratio, Goal::Sense::at_most, kManyRanks / 2.0}, ""},
@@ -204,9 +226,12 @@ Result<void> measure_tick(MicroBench& bench) {
 
 }  // namespace
 
+// No requirement names a bound for a vector with everything open.
 Result<void> measure_agree(MicroBench& bench) {
-  for (const AgreeCase& agree : {AgreeCase{"agree_sleep", PingPong::futex, 0, 2.0},
-                                 AgreeCase{"agree_spin", PingPong::spin, kPatienceNs, 4.0}}) {
+  for (const AgreeCase& agree :
+       {AgreeCase{"agree_sleep", PingPong::futex, 0, 8, 2.0},
+        AgreeCase{"agree_spin", PingPong::spin, kPatienceNs, 8, 4.0},
+        AgreeCase{"agree_spin_full", PingPong::spin, kPatienceNs, kAgreedOpsMax, 8.0}}) {
     if (bench.plan().wants(agree.figure)) {
       HC_TRY_VOID(measure_reduce(bench, agree));
     }

@@ -22,7 +22,7 @@ const std::vector<MicroGroup>& group_table() {
       {"commit", {"commit_throughput", "commit_p99", "commit_stall"}},
       {"scan", {"header_scan"}},
       {"pages", {"exists_prefix", "exists_lmdb", "lazy_start"}},
-      {"agree", {"agree_sleep", "agree_spin", "agree_growth", "reload_tick"}},
+      {"agree", {"agree_sleep", "agree_spin", "agree_spin_full", "agree_growth", "reload_tick"}},
   };
   return kGroups;
 }

@@ -33,7 +33,7 @@ struct AgreementVector {
     kInstancesNegated,
     kSettled,
     kFirstFailed,
-    kCounts,
+    kCounts = 16,  // these begin with a cache line, as the words of an agreement board do
     kStates = kCounts + kAgreedCandidatesMax,
     kWords = kStates + kAgreedOpsMax,
   };

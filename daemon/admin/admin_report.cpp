@@ -47,7 +47,8 @@ Json session_json(const SessionLine& line) {
   return {{"session", line.session}, {"group", line.group},   {"rank", line.rank},
           {"world", line.world},     {"pid", line.pid},       {"shard", line.shard},
           {"ops", line.ops},         {"leases", line.leases}, {"leased_pages", line.leased_pages},
-          {"quota_pages", line.quota_pages}, {"regions", line.regions}, {"state", line.state}};
+          {"quota_pages", line.quota_pages}, {"regions", line.regions}, {"state", line.state},
+          {"board", line.board}};
 }
 
 Json quotas_json(const QuotaTable& quotas) {

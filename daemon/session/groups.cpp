@@ -72,6 +72,7 @@ Result<Groups::BoardPlace> Groups::join_board(const GroupMember& member, int pid
   Board& board = *group.board;
   HC_TRY_VOID(watch(member, pidfd, board.number));
   board.taken.set(member.rank);
+  group.ended.reset(member.rank);
   return BoardPlace{board.watcher.fd(), BoardReply{board.number, board.world, board.words}};
 }
 
@@ -107,7 +108,33 @@ Result<void> Groups::watch_board(const GroupMember& member, int pidfd, const Boa
         Board{std::move(*watcher), given.number, given.world, given.words, {}, false});
     group.board->taken.set();
   }
-  return watch(member, pidfd, given.number);
+  HC_TRY_VOID(watch(member, pidfd, given.number));
+  for (std::uint16_t rank = 0; rank < given.world; ++rank) {
+    if (rank != member.rank && group.ended.test(rank)) {
+      mark_dead(group, rank, given.number);
+    }
+  }
+  return {};
+}
+
+std::uint64_t Groups::board_of(const GroupMember& member) const {
+  const auto found =
+      std::find_if(watches_.begin(), watches_.end(), [&](const std::optional<Watch>& at) {
+        return at && at->group == member.group && at->rank == member.rank;
+      });
+  return found == watches_.end() ? 0 : (*found)->board;
+}
+
+// One that is watched is told of by its watch.
+void Groups::process_ended(const GroupMember& member) {
+  if (member.rank >= kBoardWorldMax || board_of(member) != 0) {
+    return;
+  }
+  Group& group = groups_.at(member.group);
+  group.ended.set(member.rank);
+  if (group.board) {
+    mark_dead(group, member.rank, group.board->number);
+  }
 }
 
 Result<void> Groups::watch(const GroupMember& member, int pidfd, std::uint64_t board) {

@@ -57,6 +57,8 @@ class Groups {
   void leave(const GroupMember& member);
   // A watched process has ended.
   void on_pidfd(std::uint32_t watch);
+  // The process of a session has ended. It may have had no time to hand its board over.
+  void process_ended(const GroupMember& member);
 
   // Of more than kBlackboardKeysMax values the one of the lowest key goes: what keys stand for
   // rises. Errors: bad_argument.
@@ -65,6 +67,8 @@ class Groups {
   // Null: nobody has posted.
   const std::vector<std::uint8_t>* find(const std::string& group, std::uint32_t key) const;
 
+  // The number of the board on which this rank has a place; 0: none.
+  std::uint64_t board_of(const GroupMember& member) const;
   std::size_t group_count() const { return groups_.size(); }
 
  private:
@@ -81,6 +85,7 @@ class Groups {
     std::uint32_t watches = 0;
     std::uint64_t boards = 0;  // the highest number that was given
     std::optional<Board> board;
+    std::bitset<kBoardWorldMax> ended;  // ranks that ended before their board was known here
     std::map<std::uint32_t, std::vector<std::uint8_t>> values;
   };
   struct Watch {

@@ -61,7 +61,8 @@ std::vector<SessionLine> SessionServer::list() const {
       continue;
     }
     SessionLine line{session->number, session->group, session->rank, session->world,
-                     session->peer.pid, session->shard, 0, 0, 0, 0, 0, ""};
+                     session->peer.pid, session->shard, 0, 0, 0, 0, 0, "",
+                     groups_.board_of({session->group, session->rank, session->world})};
     line.state = session->phase == SessionPhase::attached  ? "attached"
                  : session->phase == SessionPhase::holding ? "holding"
                                                            : "ended";
@@ -160,6 +161,9 @@ void SessionServer::on_pidfd(std::uint32_t number) {
   session->client_dead = true;
   epoll_.remove(session->client_pidfd.get());
   session->pidfd_watched = false;
+  if (session->in_group && !session->detached) {
+    groups_.process_ended({session->group, session->rank, session->world});
+  }
   end(*session, Code::disconnected, "the client process has ended");
 }
 

@@ -3,6 +3,7 @@
 // of them, or of the daemon, does to it.
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <barrier>
@@ -254,7 +255,7 @@ void expect_news_of_death(DaemonProcess& daemon, const std::function<void()>& be
   std::array<hicache_code, 2> told{};
   std::array<bool, 2> kept{true, true};
   std::array<std::string, 2> said;
-  std::barrier killed(3);
+  std::barrier stages(3);
   std::vector<std::thread> threads;
   for (std::uint16_t i = 0; i < 2; ++i) {
     threads.emplace_back([&, i] {
@@ -263,13 +264,14 @@ void expect_news_of_death(DaemonProcess& daemon, const std::function<void()>& be
           !at.fill_l1(prompt(90))) {
         said[i] = "not reloaded";
       }
-      killed.arrive_and_wait();
+      stages.arrive_and_wait();
+      stages.arrive_and_wait();
       for (std::uint64_t number = 1000; told[i] == HICACHE_OK; ++number) {
         static_cast<void>(at.offer(number, prompt(number)));
         told[i] = at.pass();
       }
       said[i] += at.offer(70, prompt(70)) == HICACHE_DECLINE_APART ? "" : "held without the others";
-      killed.arrive_and_wait();
+      stages.arrive_and_wait();
       said[i] += at.join(&kept[i]) == HICACHE_OK ? "" : "not met again";
       said[i] += store_and_reload(at, 21);
     });
@@ -277,16 +279,18 @@ void expect_news_of_death(DaemonProcess& daemon, const std::function<void()>& be
   std::uint64_t count = 0;
   REQUIRE(readable_within(ready.get(), kPatienceMs));
   ::eventfd_read(ready.get(), &count);
+  stages.arrive_and_wait();
   before();
-  killed.arrive_and_wait();
+  stages.arrive_and_wait();
   first.kill_now();
-  killed.arrive_and_wait();
+  stages.arrive_and_wait();
   GroupRank anew(options_of(daemon, 0));
   CHECK(anew.open() == HICACHE_OK);
   CHECK(store_and_reload(anew, 21) == "");
   for (std::thread& thread : threads) {
     thread.join();
   }
+  INFO(daemon.log());
   CHECK(told == std::array<hicache_code, 2>{HICACHE_DISCONNECTED, HICACHE_DISCONNECTED});
   CHECK(kept == std::array<bool, 2>{false, false});  // the one that came anew has nothing in L1
   CHECK(said == std::array<std::string, 2>{});
@@ -304,7 +308,12 @@ TEST_CASE("group: also by a daemon that came after the one that gave them their 
   expect_news_of_death(daemon, [&] {
     daemon.kill_now();
     daemon.start();
-    CHECK(eventually([&] { return daemon.ask("status").at("sessions").size() == kRanks; }));
+    CHECK(eventually([&] {
+      const nlohmann::json sessions = daemon.ask("status").at("sessions");
+      return sessions.size() == kRanks &&
+             std::all_of(sessions.begin(), sessions.end(),
+                         [](const nlohmann::json& session) { return session.at("board") == 1; });
+    }));
   });
 }
 

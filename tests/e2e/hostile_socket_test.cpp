@@ -15,6 +15,7 @@
 #include "e2e/process.h"
 #include "e2e/raw_client.h"
 #include "e2e/scene.h"
+#include "shm/control_message.h"
 #include "support/catch.h"
 
 namespace hc::test {
@@ -194,11 +195,45 @@ TEST_CASE("Messages without sense end the session, and not the daemon") {
   CHECK(early.error().code == Code::refused);
   REQUIRE(client.attach());
   for (const auto type : {MessageType::attach, MessageType::arenas, MessageType::admin,
-                          MessageType::blackboard_post, static_cast<MessageType>(99)}) {
+                          MessageType::board_reply, static_cast<MessageType>(99)}) {
     auto answer = client.call(type, {});
     CHECK_FALSE(answer);
     CHECK(answer.error().code == Code::unsupported);
   }
+  scene.expect_unaffected();
+}
+
+template <WireStruct T>
+std::vector<std::uint8_t> bytes_of(const T& record, std::size_t more = 0) {
+  const auto bytes = struct_bytes(record);
+  std::vector<std::uint8_t> out(bytes.begin(), bytes.end());
+  out.resize(out.size() + more, 7);
+  return out;
+}
+
+TEST_CASE("Messages of a group that make no sense are refused, and the session goes on") {
+  Scene scene;
+  RawClient client(scene.hostile());
+  REQUIRE(client.attach());
+  const auto refused = [&](MessageType type, const std::vector<std::uint8_t>& body) {
+    const auto answer = client.call(type, body);
+    return !answer && answer.error().code == Code::bad_argument;
+  };
+  CHECK(refused(MessageType::board_join, {}));
+  CHECK(refused(MessageType::board_join, bytes_of(BoardRequest{0, 0})));
+  CHECK(refused(MessageType::board_join, bytes_of(BoardRequest{257, 0})));
+  CHECK(refused(MessageType::board_join, bytes_of(BoardRequest{8, 0}, 1)));
+  CHECK(refused(MessageType::board_watch, {}));
+  CHECK(refused(MessageType::board_watch, bytes_of(BoardReply{1, 1, 8})));  // without a board
+  CHECK(refused(MessageType::blackboard_post, {}));
+  CHECK(refused(MessageType::blackboard_post, bytes_of(BlackboardRequest{1, 0})));
+  CHECK(refused(MessageType::blackboard_post, bytes_of(BlackboardRequest{1, 9}, 8)));
+  CHECK(refused(MessageType::blackboard_post,
+                bytes_of(BlackboardRequest{1, kBlackboardBytesMax + 1}, kBlackboardBytesMax + 1)));
+  CHECK(refused(MessageType::blackboard_get, {}));
+  CHECK(refused(MessageType::blackboard_get, bytes_of(BlackboardRequest{1, 0}, 4)));
+
+  CHECK(client.call(MessageType::board_join, bytes_of(BoardRequest{8, 0})));
   scene.expect_unaffected();
 }
 

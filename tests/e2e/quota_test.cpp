@@ -10,7 +10,8 @@ namespace hc::test {
 namespace {
 
 constexpr std::uint32_t kPayload = 24'000;
-constexpr std::uint32_t kQuotaPageBytes = 28'672;  // header block and payload, in blocks
+// Of a quota: header block and payload, in blocks.
+constexpr std::uint32_t kQuotaPageBytes = 28'672;
 constexpr std::uint32_t kPagesL2 = (8U << 20) / (2 * kQuotaPageBytes);  // both shards: 146
 constexpr std::uint32_t kQuota = 100;
 

@@ -257,7 +257,7 @@ TEST_CASE("R10: a rank that has seen something else is noticed in the same tick"
 TEST_CASE("R11: the vector has one shape, whatever a rank has to say") {
   ReloadBench bench(2);
   const AgreementVector idle = bench.rank(0).controller.encode(0);
-  static_assert(sizeof idle.words == sizeof(std::int64_t) * (10 + 64 + 64));
+  static_assert(sizeof idle.words == sizeof(std::int64_t) * (16 + 64 + 64));
   CHECK(idle.counts().size() == kAgreedCandidatesMax);
   CHECK(idle.counts()[0] == AgreementVector::kUnused);
   CHECK(idle.states()[63] == AgreementVector::kUnused);

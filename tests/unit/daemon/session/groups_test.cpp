@@ -164,6 +164,41 @@ TEST_CASE("groups: a board of an earlier daemon is watched on, and not given ane
   CHECK(later.place(1, 2).board.number == 2U);
 }
 
+TEST_CASE("groups: a member that ended before it could hand its board over is told of") {
+  const bool first_known = GENERATE(true, false);
+  CAPTURE(first_known);
+  GroupsBench earlier;
+  const auto place = earlier.place(0, 0);
+  auto waiting = earlier.attach(place, 0);
+  earlier.place(1, 1);
+  GroupsBench later;
+  const auto hand_over = [&] {
+    return later.groups.watch_board(later.member(0), earlier.ranks[0].pidfd(), place.board,
+                                    UniqueFd(::dup(place.fd)));
+  };
+
+  if (first_known) {
+    REQUIRE(hand_over());
+    later.groups.process_ended(later.member(1));
+  } else {
+    later.groups.process_ended(later.member(1));
+    REQUIRE(hand_over());
+  }
+
+  CHECK(take(waiting) == Code::disconnected);
+}
+
+TEST_CASE("groups: the end of a session's process says nothing of a member that lives") {
+  GroupsBench bench;
+  auto waiting = bench.attach(bench.place(0, 0), 0);
+  auto other = bench.attach(bench.place(1, 1), 1);
+
+  bench.groups.process_ended(bench.member(1));  // an older process of that rank
+
+  other.tell(std::array<std::int64_t, kWords>{});
+  CHECK(take(waiting) == Code::ok);
+}
+
 TEST_CASE("groups: an old board that comes back late keeps nobody waiting") {
   GroupsBench earlier;
   const auto place = earlier.place(0, 0);
