@@ -84,6 +84,13 @@ class ReloadGroup {
 
  private:
   enum class Kind : std::uint8_t { reload, store, release, cancel };
+  // A store for which no operation slot was free. Its pages' bytes are copied, its memory is not.
+  struct WaitingStore {
+    hicache_op op{};
+    std::uint64_t number = 0;
+    std::vector<hicache_page> pages;  // that point into `bytes`
+    std::vector<std::uint8_t> bytes;  // keys and metadata
+  };
   struct Submitted {
     Kind kind = Kind::release;
     std::uint64_t id = 0;  // of the reload or the store
@@ -101,7 +108,11 @@ class ReloadGroup {
   // reload_group_ops.cpp
   void carry_out();
   void submit_waiting();
-  bool submit_releases();  // false: every operation slot is taken
+  bool submit_releases();  // false: some have to wait
+  bool submit_stores();    // the same
+  void hold_store(const hicache_op& op, std::uint64_t number, std::span<const hicache_page> pages);
+  bool submit_store(const hicache_op& op, std::uint64_t number,
+                    std::span<const hicache_page> pages);
   bool submit_start(const ReloadDecisions::Start& start);
   bool submit_release(LeaseHandle lease);
   bool submit_cancel(ReloadOpId op);
@@ -132,6 +143,8 @@ class ReloadGroup {
   std::unordered_map<std::uint64_t, std::uint64_t> reloads_;   // op id of a reload in flight
   std::deque<ReloadDecisions::Start> starts_waiting_;          // for a free operation slot
   std::deque<LeaseHandle> releases_waiting_;
+  std::deque<WaitingStore> stores_waiting_;
+  std::uint32_t releases_in_flight_ = 0;
   std::vector<hicache_page> pages_;                            // spare memory of calls
 };
 

@@ -12,6 +12,8 @@ namespace {
 
 // Of what only gives back: it is bounded, and nobody waits for it.
 constexpr std::uint32_t kGiveBackMs = 60'000;
+// So that a burst of evictions leaves operation slots to the engine.
+constexpr std::uint32_t kReleasesInFlightMax = 16;
 
 }  // namespace
 
@@ -33,7 +35,9 @@ bool ReloadGroup::note(Kind kind, std::uint64_t id, const Result<std::uint64_t>&
 bool ReloadGroup::submit_release(LeaseHandle lease) {
   hicache_op op = internal_op();
   op.deadline_ms = kGiveBackMs;
-  return note(Kind::release, lease, client_.release(&op, lease));
+  const auto op_id = client_.release(&op, lease);
+  releases_in_flight_ += op_id ? 1U : 0U;
+  return note(Kind::release, lease, op_id);
 }
 
 bool ReloadGroup::submit_cancel(ReloadOpId id) {
@@ -69,15 +73,67 @@ bool ReloadGroup::submit_start(const ReloadDecisions::Start& start) {
 }
 
 bool ReloadGroup::submit_releases() {
-  while (!releases_waiting_.empty() && submit_release(releases_waiting_.front())) {
+  while (!releases_waiting_.empty() && releases_in_flight_ < kReleasesInFlightMax &&
+         submit_release(releases_waiting_.front())) {
     releases_waiting_.pop_front();
   }
   return releases_waiting_.empty();
 }
 
-// Leases first: they make the room that reloads need.
+bool ReloadGroup::submit_stores() {
+  while (!stores_waiting_.empty()) {
+    const WaitingStore& store = stores_waiting_.front();
+    if (!submit_store(store.op, store.number, store.pages)) {
+      return false;
+    }
+    stores_waiting_.pop_front();
+    --stats_.stores_in_flight;  // counted by the submission now
+  }
+  return true;
+}
+
+// False: every operation slot is taken. One that can't be submitted for another reason has failed
+// here.
+bool ReloadGroup::submit_store(const hicache_op& op, std::uint64_t number,
+                               std::span<const hicache_page> pages) {
+  const auto op_id = client_.submit(Verb::store, &op, {pages.data(), pages.size()});
+  if (op_id) {
+    ops_.emplace(*op_id, Submitted{Kind::store, number});
+    ++stats_.stores_in_flight;
+    return true;
+  }
+  if (op_id.error().code == Code::busy) {
+    return false;
+  }
+  static_cast<void>(controller_.store_ended(number, false, kNoLeaseHandle));
+  return true;
+}
+
+void ReloadGroup::hold_store(const hicache_op& op, std::uint64_t number,
+                             std::span<const hicache_page> pages) {
+  WaitingStore& store = stores_waiting_.emplace_back();
+  store.op = op;
+  store.number = number;
+  store.pages.assign(pages.begin(), pages.end());
+  std::size_t bytes = 0;
+  for (const hicache_page& page : pages) {
+    bytes += page.key_bytes + page.metadata_bytes;
+  }
+  store.bytes.reserve(bytes);  // what the pages point into must not move
+  const auto keep = [&store](const std::uint8_t* from, std::size_t count) {
+    store.bytes.insert(store.bytes.end(), from, from + count);
+    return store.bytes.data() + store.bytes.size() - count;
+  };
+  for (hicache_page& page : store.pages) {
+    page.key = keep(page.key, page.key_bytes);
+    page.metadata = page.metadata_bytes == 0 ? nullptr : keep(page.metadata, page.metadata_bytes);
+  }
+  ++stats_.stores_in_flight;
+}
+
+// Leases first: they make the room that the others need.
 void ReloadGroup::submit_waiting() {
-  if (!submit_releases()) {
+  if (!submit_releases() || !submit_stores()) {
     return;
   }
   while (!starts_waiting_.empty()) {
@@ -93,7 +149,12 @@ void ReloadGroup::submit_waiting() {
   }
 }
 
+// What has not begun when everything is dropped never does.
 void ReloadGroup::carry_out() {
+  if (decisions_.diverged) {
+    stats_.stores_in_flight -= stores_waiting_.size();
+    stores_waiting_.clear();
+  }
   for (const LeaseHandle lease : decisions_.releases) {
     releases_waiting_.push_back(lease);
   }
@@ -117,23 +178,19 @@ Result<std::uint64_t> ReloadGroup::store(const hicache_op& given,
   std::vector<LeaseHandle> evicted;
   attach_point().take_released(evicted);
   releases_waiting_.insert(releases_waiting_.end(), evicted.begin(), evicted.end());
-  submit_releases();
+  const bool is_behind = !submit_releases() || !submit_stores();
   hicache_op op = given;
   if (number != 0) {
     op.flags = (op.flags | HICACHE_STORE_KEEP_LEASE) & ~HICACHE_STORE_EVERY_ACK;
     op.ack = HICACHE_ACK_DURABLE;
   }
-  const auto op_id = client_.submit(Verb::store, &op, {pages.data(), pages.size()});
   if (number == 0) {
     // The engine's own: its completion is not taken here.
-    HC_TRY(op_id);
+    HC_TRY_VOID(client_.submit(Verb::store, &op, {pages.data(), pages.size()}));
     return 0;
   }
-  if (op_id) {
-    ops_.emplace(*op_id, Submitted{Kind::store, number});
-    ++stats_.stores_in_flight;
-  } else {
-    static_cast<void>(controller_.store_ended(number, false, kNoLeaseHandle));
+  if (is_behind || !submit_store(op, number, pages)) {
+    hold_store(op, number, pages);
   }
   return number;
 }
@@ -174,7 +231,7 @@ bool ReloadGroup::take(const hicache_completion& completion) {
       --stats_.stores_in_flight;
       end_store(at, completion);
       break;
-    case Kind::release:
+    case Kind::release: --releases_in_flight_; break;
     case Kind::cancel: break;
   }
   return true;

@@ -2,6 +2,7 @@
 // group_rank: passes, prompts and what was decided about them.
 #include "e2e/group_rank.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -74,19 +75,32 @@ hicache_code GroupRank::pass() {
   return code;
 }
 
-bool GroupRank::compute(const Keys& prompt) {
+std::uint64_t GroupRank::begin_store(const Keys& prompt) {
   rank_.fill_rows(prompt);
   const std::vector<hicache_page> pages = rank_.pages_of(prompt);
   hicache_op op{};
   op.deadline_ms = Rank::kDeadlineMs;
   std::uint64_t store = 0;
+  const hicache_code code =
+      hicache_group_store(group_, &op, pages.data(), pages.size(), 0, &store);
+  return code == HICACHE_OK ? store : 0;
+}
+
+bool GroupRank::all_durable(const std::vector<std::uint64_t>& stores) {
+  const auto is_settled = [this](std::uint64_t store) { return settled_.count(store) != 0; };
+  return pass_until([&] { return std::all_of(stores.begin(), stores.end(), is_settled); }) ==
+             HICACHE_OK &&
+         std::all_of(stores.begin(), stores.end(),
+                     [this](std::uint64_t store) { return settled_.at(store); });
+}
+
+bool GroupRank::compute(const Keys& prompt) {
   std::uint32_t evicted = 0;
-  const bool begun =
-      hicache_group_fill_l1(group_, pages.data(), pages.size()) == HICACHE_OK &&
-      hicache_group_store(group_, &op, pages.data(), pages.size(), 0, &store) == HICACHE_OK &&
-      hicache_group_evict_l1(group_, prompt.count, &evicted) == HICACHE_OK && store != 0;
-  return begun && pass_until([&] { return settled_.count(store) != 0; }) == HICACHE_OK &&
-         settled_.at(store);
+  const bool filled = fill_l1(prompt);
+  const std::uint64_t store = begin_store(prompt);
+  return filled && store != 0 &&
+         hicache_group_evict_l1(group_, prompt.count, &evicted) == HICACHE_OK &&
+         all_durable({store});
 }
 
 bool GroupRank::fill_l1(const Keys& prompt) {

@@ -50,6 +50,10 @@ class GroupRank {
   // Computes a prompt, stores it, drops it from L1, and waits until the store is settled: whether
   // it is durable on all ranks.
   bool compute(const Keys& prompt);
+  // The store's number; 0 when it could not begin. Its rows are filled before.
+  std::uint64_t begin_store(const Keys& prompt);
+  // Passes until all of them are settled.
+  bool all_durable(const std::vector<std::uint64_t>& stores);
   bool fill_l1(const Keys& prompt);
   hicache_match match(const Keys& prompt);
   std::uint32_t offer(std::uint64_t request, const Keys& prompt);

@@ -49,6 +49,8 @@ Keys prompt(std::uint64_t number) { return {number * 100, kPromptPages, 0}; }
 using Script = std::function<std::string(GroupRank&, std::uint16_t)>;
 
 struct Staging {
+  std::uint32_t quota_pages = kQuota;
+  std::uint32_t rows = 64;
   std::function<void(hicache_group_options&)> change = [](hicache_group_options&) {};
   std::function<void()> meanwhile = [] {};  // on this thread, which owns the daemon
 };
@@ -58,7 +60,10 @@ void run_ranks(const DaemonProcess& daemon, const Script& script, const Staging&
   std::vector<std::thread> threads;
   for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
     threads.emplace_back([&, rank] {
-      GroupRank at(options_of(daemon, rank));
+      RankOptions options = options_of(daemon, rank);
+      options.quota_pages = staging.quota_pages;
+      options.rows = staging.rows;
+      GroupRank at(options);
       staging.change(at.options());
       said[rank] = at.open() == HICACHE_OK ? script(at, rank)
                                            : std::string("open: ") + hicache_last_error();
@@ -115,6 +120,21 @@ TEST_CASE("group: a miss is reloaded on all ranks, and nothing is left when they
   CHECK(eventually([&] { return leased_frames(daemon) == 0; }));
 }
 
+TEST_CASE("group: more stores at once than there are operation slots all become durable") {
+  constexpr std::uint32_t kStores = 90;
+  DaemonProcess daemon(roomy());
+  daemon.start();
+  const Script script = [](GroupRank& at, std::uint16_t) -> std::string {
+    std::vector<std::uint64_t> stores;
+    for (std::uint32_t i = 0; i < kStores; ++i) {
+      stores.push_back(at.begin_store({i * 100ULL, 1, i}));
+    }
+    const bool all_begun = std::count(stores.begin(), stores.end(), 0) == 0;
+    return all_begun && at.all_durable(stores) ? "" : "a store was lost";
+  };
+  run_ranks(daemon, script, {.quota_pages = kStores, .rows = kStores});
+}
+
 // The engine's own collective, in threads.
 struct EngineReduce {
   std::barrier<> gate{kRanks};
@@ -155,7 +175,7 @@ TEST_CASE("group: the engine's own reduce carries the words, once per tick with 
         reduces[rank] = at.stats().reduces;
         return at.stats().agreement == HICACHE_AGREE_HOOK ? said : said + "another agreement";
       },
-      {[&](hicache_group_options& options) {
+      {.change = [&](hicache_group_options& options) {
         options.reduce = &EngineReduce::reduce;
         options.reduce_context = &engine;
       }});
@@ -185,7 +205,7 @@ TEST_CASE("group: what is not worth reading back is computed, whoever of the ran
         }
         return at.recomputed().at(1) == HICACHE_RECOMPUTE_TOO_SHORT ? "" : "another reason";
       },
-      {[&](hicache_group_options& options) {
+      {.change = [&](hicache_group_options& options) {
         options.worth_context = &gates[next++ % kRanks];
         options.worth = [](void* context, std::uint64_t, std::uint32_t usable, std::uint32_t) {
           return static_cast<Gate*>(context)->rank == 1 && usable > 0 ? 0 : 1;
