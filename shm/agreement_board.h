@@ -11,11 +11,11 @@
 // r + 1 only after it had read all of round r.
 //
 // Why no wake is lost: a teller (1) stores its round, full fence, (2) looks who sleeps; if anybody
-// does it (3) raises the bell and wakes. A sleeper (a) says that it sleeps, full fence, (b) reads the
-// bell, (c) looks at the rounds again, (d) sleeps while the bell is what it read. If (2) missed the
-// sleeper then (a) came after it, and (c) sees the round. If not, and (c) missed the round, then (b)
-// came before (3): (d) does not sleep, or (3) wakes it. So while all spin the bell's line stays
-// where it is.
+// does it (3) raises the bell and wakes. A sleeper (a) says that it sleeps, full fence, (b) reads
+// the bell, (c) looks at the rounds again, (d) sleeps while the bell is what it read. If (2) missed
+// the sleeper then (a) came after it, and (c) sees the round. If not, and (c) missed the round,
+// then (b) came before (3): (d) does not sleep, or (3) wakes it. So while all spin the bell's line
+// stays where it is.
 //
 // Why all ranks agree how a round ended: its verdict is one word, written once for each round by
 // whoever is first (compare and swap): complete, by one who has seen every member's vector; failed,
