@@ -84,11 +84,13 @@ class Client {
   };
   Result<void> exists_prefix(Pages pages, OwnedParts owned, hicache_prefix& out);
 
-  // What submit would say of its arguments.
-  Result<void> judge(Verb verb, const hicache_op* op, Pages pages);
+  // What a store's arguments have against them that is the same on all ranks.
+  Result<void> judge_store(const hicache_op* op, Pages pages);
   // All of them answer the op id.
   Result<std::uint64_t> submit(Verb verb, const hicache_op* op, Pages pages);
   Result<std::uint64_t> release(const hicache_op* op, std::uint64_t lease);
+  // Released as operation slots come free; nobody waits for it.
+  void give_back(std::uint64_t lease);
   Result<std::uint64_t> flush(const hicache_op* op);
   Result<std::uint64_t> cancel(const hicache_op* op, std::uint64_t target);
 
@@ -151,6 +153,8 @@ class Client {
   Result<RequestEntry> judge_op(Verb verb, const hicache_op* op, Pages pages, PageRules& rules);
   PageRules rules_of(Verb verb, std::uint8_t kind_mask) const;
   Result<std::uint64_t> launch(Session::Submission submission);
+  Result<std::uint64_t> launch_release(RequestEntry entry, std::uint64_t handle);
+  void give_back_orphans();
   std::size_t collect(std::span<hicache_completion> out);
   std::uint32_t wait_flags() const;
   bool sleep_until_news(Lock& lock, int slice_ms);
@@ -206,6 +210,7 @@ class Client {
   bool stop_ = false;
   RegionTable regions_;
   LeaseTable leases_;
+  std::vector<std::uint64_t> orphans_;  // leases to be given back
   std::optional<JoinedBoard> board_;
   std::map<std::uint64_t, CallPtr> calls_;
   std::optional<std::string> switch_target_;  // set until the daemon has confirmed it

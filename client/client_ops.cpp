@@ -85,11 +85,20 @@ Result<RequestEntry> Client::judge_op(Verb verb, const hicache_op* op, Pages pag
   return entry;
 }
 
-Result<void> Client::judge(Verb verb, const hicache_op* op, Pages pages) {
+// Not whether the present daemon has taken the region: that may differ between ranks.
+Result<void> Client::judge_store(const hicache_op* op, Pages pages) {
   const Lock lock(mutex_);
-  PageRules rules = rules_of(verb, 0);
-  HC_TRY_VOID(judge_op(verb, op, pages, rules));
-  return {};
+  HC_TRY_VOID(check_op(Verb::store, op, plan_.space));
+  HC_TRY_VOID(check_bounds("op.region", op->region, {0, kRegionsPerSession - 1U}));
+  const RegionSlot& slot = regions_.at(op->region);
+  if (slot.known == nullptr) {
+    return make_error(Code::bad_argument, "op.region = " + std::to_string(op->region) +
+                                              ": must be a registered region");
+  }
+  PageRules rules = rules_of(Verb::store, op->kind_mask);
+  rules.region = &slot.known->plan.shape;
+  HC_TRY_VOID(check_kinds_of_region(rules, op->region));
+  return check_pages(rules, pages.data, pages.count);
 }
 
 Result<std::uint64_t> Client::submit(Verb verb, const hicache_op* op, Pages pages) {
@@ -105,10 +114,7 @@ Result<std::uint64_t> Client::submit(Verb verb, const hicache_op* op, Pages page
   return launch(submission);
 }
 
-Result<std::uint64_t> Client::release(const hicache_op* op, std::uint64_t handle) {
-  const Lock lock(mutex_);
-  auto entry = check_op(Verb::release, op, plan_.space);
-  HC_TRY(entry);
+Result<std::uint64_t> Client::launch_release(RequestEntry entry, std::uint64_t handle) {
   const Lease* const lease = leases_.find(handle);
   if (lease == nullptr) {
     return make_error(Code::bad_argument,
@@ -121,12 +127,40 @@ Result<std::uint64_t> Client::release(const hicache_op* op, std::uint64_t handle
   }
   HC_TRY_VOID(check_attached());
   Session::Submission submission;
-  submission.entry = *entry;
+  submission.entry = entry;
   submission.entry.lease = lease->daemon_lease.value;
   auto op_id = launch(submission);
   HC_TRY(op_id);
   leases_.erase(handle);
   return op_id;
+}
+
+Result<std::uint64_t> Client::release(const hicache_op* op, std::uint64_t handle) {
+  const Lock lock(mutex_);
+  auto entry = check_op(Verb::release, op, plan_.space);
+  HC_TRY(entry);
+  return launch_release(*entry, handle);
+}
+
+void Client::give_back(std::uint64_t lease) {
+  const Lock lock(mutex_);
+  orphans_.push_back(lease);
+  give_back_orphans();
+}
+
+void Client::give_back_orphans() {
+  RequestEntry entry{};
+  entry.verb = static_cast<std::uint8_t>(Verb::release);
+  entry.deadline_ms = kDeadlineMsMax;
+  while (!orphans_.empty()) {
+    const auto released = launch_release(entry, orphans_.back());
+    const bool later = !released && (released.error().code == Code::busy ||
+                                     released.error().code == Code::disconnected);
+    if (later) {
+      return;
+    }
+    orphans_.pop_back();
+  }
 }
 
 Result<std::uint64_t> Client::flush(const hicache_op* op) {
@@ -160,6 +194,9 @@ Result<std::uint64_t> Client::cancel(const hicache_op* op, std::uint64_t target)
 }
 
 std::size_t Client::collect(std::span<hicache_completion> out) {
+  if (!orphans_.empty()) {
+    give_back_orphans();
+  }
   if (event_wanted_) {
     // Before the rings are read: what comes afterwards makes it readable again.
     clear_event(event_fd_.get());

@@ -40,7 +40,8 @@ struct OpenedBoard {
 // Judges a file that somebody else gave.
 Result<OpenedBoard> open_board(UniqueFd fd, std::uint32_t world, std::uint32_t words) {
   const std::uint64_t size_bytes = board_bytes(world, words);
-  auto file = MemoryFile::from_fd(std::move(fd), {.size_bytes = size_bytes});
+  auto file =
+      MemoryFile::from_fd(std::move(fd), {.size_bytes = size_bytes, .allow_huge_pages = false});
   HC_TRY(file);
   auto region = Region::map(file->fd(), {.size_bytes = size_bytes, .read_only = false});
   HC_TRY(region);

@@ -26,7 +26,7 @@ std::size_t ReloadBoards::events_offset() const {
 
 Result<ReloadBoards> ReloadBoards::make(std::uint32_t ranks, const Trace& trace) {
   ReloadBoards boards(nullptr, 0, ranks, trace.request_count());
-  boards.events_max_ = trace.request_count() * kEventsPerRequest + 2 * trace.reference_count();
+  boards.events_max_ = trace.request_count() * kEventsPerRequest + 3 * trace.reference_count();
   boards.bytes_ = boards.events_offset() + kPart + boards.events_max_ * sizeof(ReloadEvent);
   // Most events never come: pages of the mapping that nobody writes take no memory.
   void* const memory = ::mmap(nullptr, boards.bytes_, PROT_READ | PROT_WRITE,

@@ -67,11 +67,11 @@ struct ReloadTotals {
 // What the model replays, in this order. Refused: the ranks read nothing back for reasons of their
 // own (no room, a failed read), not because a page was not there.
 struct ReloadEvent {
-  enum class Kind : std::uint32_t { offer, refused, load, store, served };
+  enum class Kind : std::uint32_t { offer, refused, load, store, settled, served };
   Kind kind = Kind::offer;
   std::uint32_t request = 0;
-  std::uint32_t first = 0;   // offer, load, store: the first page; served: pages there anyway
-  std::uint32_t count = 0;   // offer, load, store: pages; served: leading pages that were there
+  std::uint32_t first = 0;   // served: pages there anyway; all others: the first page
+  std::uint32_t count = 0;   // the same: pages; served: leading pages that were there
   std::uint32_t joined = 0;  // offer: waits for the reload of another request
 };
 

@@ -251,8 +251,9 @@ hicache_code ReloadEngine::settle(const hicache_decisions& decisions, bool is_ce
   for (std::size_t i = 0; i < decisions.store_count; ++i) {
     const auto at = unsettled_.find(decisions.stores[i].store);
     HC_CHECK(at != unsettled_.end());
-    rows_.give_back(at->second);
-    unsettled_pages_ -= at->second.size();
+    rows_.give_back(at->second.rows);
+    unsettled_pages_ -= at->second.rows.size();
+    note(at->second.event);
     unsettled_.erase(at);
     ++(decisions.stores[i].durable != 0 ? uniform_.stores_durable : uniform_.stores_lost);
   }

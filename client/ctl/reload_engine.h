@@ -98,7 +98,11 @@ class ReloadEngine {
   ChaosDraws draws_;
   std::optional<ReloadFront> front_;    // of rank 0, once it runs
   std::vector<Waiting> waiting_;        // in order of arrival
-  std::map<std::uint64_t, std::vector<std::uint32_t>> unsettled_;  // rows of each store
+  struct Unsettled {
+    std::vector<std::uint32_t> rows;
+    ReloadEvent event;  // what the model is told when it is settled
+  };
+  std::map<std::uint64_t, Unsettled> unsettled_;  // by store
   std::uint64_t unsettled_pages_ = 0;
   std::vector<ReloadEvent> offers_;     // of this pass
   std::vector<hicache_page> pages_;

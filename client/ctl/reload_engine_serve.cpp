@@ -262,15 +262,18 @@ hicache_code ReloadEngine::store(std::uint64_t request, std::uint32_t first) {
       return code;
     }
     ++uniform_.stores;
+    ReloadEvent event{ReloadEvent::Kind::store, static_cast<std::uint32_t>(request),
+                      static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(count), 0};
+    note(event);
+    event.kind = ReloadEvent::Kind::settled;
     if (store != 0) {
-      unsettled_.emplace(store, rows);
       unsettled_pages_ += rows.size();
+      unsettled_.emplace(store, Unsettled{std::move(rows), event});
     } else {
       ++uniform_.stores_unleased;
       rows_.give_back(rows);
+      note(event);
     }
-    note({ReloadEvent::Kind::store, static_cast<std::uint32_t>(request),
-          static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(count), 0});
     end = begin;
   }
   return HICACHE_OK;

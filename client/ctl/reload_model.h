@@ -3,7 +3,9 @@
 // exactly N pages.
 //
 // What the engine has in L1 and L2 by itself is taken as it was; what a reload brings is what the
-// model holds. Owner thread: one. Invariant: the model never learns what the daemon answered.
+// model holds. A page whose store is not settled is there or not: how far the copies have come on
+// every rank is nobody's to know, so both are right, and the model says what the engine had within
+// these bounds. Owner thread: one.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +31,18 @@ class ReloadModel {
 
  private:
   void offer(const ReloadEvent& event);
+  std::uint64_t settled_prefix(std::span<const std::uint32_t> blocks) const;
   std::span<const std::uint32_t> blocks_of(const ReloadEvent& event) const;
 
   const Trace& trace_;
   const std::uint32_t pages_min_;
   LruModel model_;
-  std::vector<std::uint32_t> reach_;  // per request: leading pages there after its reloads
+  struct Reach {
+    std::uint32_t least = 0;
+    std::uint32_t most = 0;
+  };
+  std::vector<Reach> reach_;               // per request: leading pages there after its reloads
+  std::vector<std::uint32_t> unsettled_;   // per block: stores of it that are under way
   ModelCounts counts_;
 };
 

@@ -31,11 +31,9 @@ ReloadGroup::~ReloadGroup() {
   for (const ReloadOpId op : last.cancels) {
     static_cast<void>(submit_cancel(op));
   }
+  last.releases.insert(last.releases.end(), releases_waiting_.begin(), releases_waiting_.end());
   for (const LeaseHandle lease : last.releases) {
-    static_cast<void>(submit_release(lease));
-  }
-  for (const LeaseHandle lease : releases_waiting_) {
-    static_cast<void>(submit_release(lease));
+    client_.give_back(lease);
   }
 }
 
@@ -128,9 +126,16 @@ void ReloadGroup::clear() {
   clear_tree();
   controller_.abandon(decisions_);
   carry_out();
-  untold_.recomputes = std::move(decisions_.recomputes);
-  untold_.stores = std::move(decisions_.stores);
+  untold_.recomputes.insert(untold_.recomputes.end(), decisions_.recomputes.begin(),
+                            decisions_.recomputes.end());
+  untold_.stores.insert(untold_.stores.end(), decisions_.stores.begin(), decisions_.stores.end());
   decisions_.clear();
+}
+
+void ReloadGroup::withdraw(RequestId request) {
+  controller_.release(request);
+  std::erase_if(untold_.recomputes,
+                [request](const auto& at) { return at.request == request; });
 }
 
 void ReloadGroup::tell_untold() {

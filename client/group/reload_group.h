@@ -69,7 +69,7 @@ class ReloadGroup {
   Decline offer(RequestId request, Suffix suffix) {
     return controller_.offer(request, std::move(suffix));
   }
-  void withdraw(RequestId request) { controller_.release(request); }
+  void withdraw(RequestId request);
   // 0: there was no room for its lease; an ordinary store was submitted. bad_argument: nothing was
   // done.
   Result<std::uint64_t> store(const hicache_op& op, std::span<const hicache_page> pages,
@@ -93,7 +93,8 @@ class ReloadGroup {
   };
   struct Submitted {
     Kind kind = Kind::release;
-    std::uint64_t id = 0;  // of the reload or the store
+    std::uint64_t id = 0;          // of the reload or the store
+    std::uint64_t lease_ends = 0;  // of the client, when it was submitted
   };
 
   // reload_group_join.cpp
@@ -118,6 +119,7 @@ class ReloadGroup {
   bool submit_cancel(ReloadOpId op);
   void end_reload(const Submitted& at, const hicache_completion& completion);
   void end_store(const Submitted& at, const hicache_completion& completion);
+  bool has_lease(const Submitted& at, const hicache_completion& completion);
   bool note(Kind kind, std::uint64_t id, const Result<std::uint64_t>& op_id);
 
   void tell_untold();

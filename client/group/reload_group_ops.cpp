@@ -26,7 +26,7 @@ hicache_op ReloadGroup::internal_op() const {
 // True: submitted, or never will be. False: every operation slot is taken now.
 bool ReloadGroup::note(Kind kind, std::uint64_t id, const Result<std::uint64_t>& op_id) {
   if (op_id) {
-    ops_.emplace(*op_id, Submitted{kind, id});
+    ops_.emplace(*op_id, Submitted{kind, id, ground_.lease_ends});
     return true;
   }
   return op_id.error().code != Code::busy;
@@ -98,7 +98,7 @@ bool ReloadGroup::submit_store(const hicache_op& op, std::uint64_t number,
                                std::span<const hicache_page> pages) {
   const auto op_id = client_.submit(Verb::store, &op, {pages.data(), pages.size()});
   if (op_id) {
-    ops_.emplace(*op_id, Submitted{Kind::store, number});
+    ops_.emplace(*op_id, Submitted{Kind::store, number, ground_.lease_ends});
     ++stats_.stores_in_flight;
     return true;
   }
@@ -171,7 +171,7 @@ Result<std::uint64_t> ReloadGroup::store(const hicache_op& given,
                                          std::span<const hicache_page> all, const PageRun& path,
                                          std::size_t first) {
   const auto pages = all.subspan(first);
-  HC_TRY_VOID(client_.judge(Verb::store, &given, {pages.data(), pages.size()}));
+  HC_TRY_VOID(client_.judge_store(&given, {pages.data(), pages.size()}));
   const std::uint64_t number =
       is_met() ? controller_.begin_store(path, static_cast<std::uint32_t>(first)).value_or(0) : 0;
   // What was evicted for it goes back first: the daemon counts too, in the order of the ring.
@@ -195,19 +195,28 @@ Result<std::uint64_t> ReloadGroup::store(const hicache_op& given,
   return number;
 }
 
+// What was granted before all leases ended, and is heard of only now, is nothing any more.
+bool ReloadGroup::has_lease(const Submitted& at, const hicache_completion& completion) {
+  return completion.code == HICACHE_OK && completion.lease != 0 &&
+         at.lease_ends == client_.ground().lease_ends;
+}
+
 void ReloadGroup::end_reload(const Submitted& at, const hicache_completion& completion) {
-  const bool has_landed = completion.code == HICACHE_OK;
+  const bool has_landed = has_lease(at, completion);
   stats_.bytes_reloaded += completion.bytes;
-  if (!controller_.reload_ended(ReloadOpId{at.id}, has_landed, completion.lease) &&
-      completion.lease != 0) {
+  const LeaseHandle lease = has_landed ? completion.lease : kNoLeaseHandle;
+  const bool is_wanted = controller_.reload_ended(ReloadOpId{at.id}, has_landed, lease);
+  if (completion.lease != 0 && (!is_wanted || !has_landed)) {
     releases_waiting_.push_back(completion.lease);
   }
 }
 
 // What the spill policy keeps off the disk is durable nowhere.
 void ReloadGroup::end_store(const Submitted& at, const hicache_completion& completion) {
-  const bool is_durable = completion.code == HICACHE_OK;
-  if (!controller_.store_ended(at.id, is_durable, completion.lease) && completion.lease != 0) {
+  const bool is_durable = has_lease(at, completion);
+  const LeaseHandle lease = is_durable ? completion.lease : kNoLeaseHandle;
+  const bool is_wanted = controller_.store_ended(at.id, is_durable, lease);
+  if (completion.lease != 0 && (!is_wanted || !is_durable)) {
     releases_waiting_.push_back(completion.lease);
   }
 }

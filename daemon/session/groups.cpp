@@ -61,6 +61,7 @@ Result<Groups::BoardPlace> Groups::join_board(const GroupMember& member, int pid
   Group& group = groups_.at(member.group);
   const bool usable = group.board && !group.board->broken && group.board->world == member.world &&
                       group.board->words == words && !group.board->taken.test(member.rank);
+  HC_TRY_VOID(make_place(member));
   if (!usable) {
     auto watcher = BoardWatcher::create(member.world, words);
     HC_TRY(watcher);
@@ -90,8 +91,10 @@ Result<void> Groups::watch_board(const GroupMember& member, int pidfd, const Boa
   }
   auto watcher = BoardWatcher::adopt(std::move(fd), given.world, given.words);
   HC_TRY(watcher);
+  HC_TRY_VOID(make_place(member));
   Group& group = groups_.at(member.group);
   const bool known = group.board && !group.board->broken && group.board->number == given.number &&
+                     group.board->world == given.world && group.board->words == given.words &&
                      is_same_file(group.board->watcher.fd(), watcher->fd());
   if (!known && given.number <= group.boards) {
     Board over{std::move(*watcher), given.number, given.world, given.words, {}, true};
@@ -137,6 +140,30 @@ void Groups::process_ended(const GroupMember& member) {
   }
 }
 
+// A process may leave places behind without any session; they give way to ranks that have one.
+Result<void> Groups::make_place(const GroupMember& member) {
+  if (board_of(member) != 0) {
+    return {};  // its own place is free for it
+  }
+  std::uint32_t idle = kNone32;
+  for (std::uint32_t i = 0; i < watches_.size(); ++i) {
+    if (!watches_[i]) {
+      return {};
+    }
+    idle = groups_.at(watches_[i]->group).sessions == 0 ? i : idle;
+  }
+  if (idle == kNone32) {
+    return make_error(Code::busy, std::to_string(watches_.size()) +
+                                      " ranks have a place on a board already");
+  }
+  const std::string group = watches_[idle]->group;
+  mark_dead(groups_.at(group), watches_[idle]->rank, watches_[idle]->board);
+  drop_watch(idle);
+  drop_if_empty(group);
+  return {};
+}
+
+// There is a place for it.
 Result<void> Groups::watch(const GroupMember& member, int pidfd, std::uint64_t board) {
   std::uint32_t free = kNone32;
   for (std::uint32_t i = 0; i < watches_.size(); ++i) {
@@ -145,10 +172,7 @@ Result<void> Groups::watch(const GroupMember& member, int pidfd, std::uint64_t b
     }
     free = free == kNone32 && !watches_[i] ? i : free;
   }
-  if (free == kNone32) {
-    return make_error(Code::busy, std::to_string(watches_.size()) +
-                                      " ranks have a place on a board already");
-  }
+  HC_CHECK(free != kNone32);
   UniqueFd copy(::fcntl(pidfd, F_DUPFD_CLOEXEC, 0));
   if (!copy) {
     return make_error(Code::io_error, "duplicate a pidfd", errno);
@@ -169,8 +193,9 @@ void Groups::drop_watch(std::uint32_t index) {
   watches_[index].reset();
 }
 
+// A rank beyond the board's world is of another engine under the same name.
 void Groups::mark_dead(Group& group, std::uint16_t rank, std::uint64_t board) {
-  if (group.board && group.board->number == board) {
+  if (group.board && group.board->number == board && rank < group.board->world) {
     group.board->broken = true;
     group.board->watcher.mark_dead(rank);
   }

@@ -95,6 +95,7 @@ class Groups {
     UniqueFd pidfd;
   };
 
+  Result<void> make_place(const GroupMember& member);
   Result<void> watch(const GroupMember& member, int pidfd, std::uint64_t board);
   void drop_watch(std::uint32_t index);
   static void retire(Board& board);

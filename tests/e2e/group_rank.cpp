@@ -41,6 +41,12 @@ hicache_code GroupRank::join(bool* kept) {
   return code;
 }
 
+hicache_code GroupRank::open_group_anew() {
+  static_cast<void>(hicache_group_close(std::exchange(group_, nullptr)));
+  const hicache_code code = hicache_group_open(rank_.client(), &options_, &group_);
+  return code == HICACHE_OK ? join() : code;
+}
+
 hicache_code GroupRank::close() {
   if (group_ == nullptr) {
     return HICACHE_OK;
@@ -59,6 +65,10 @@ hicache_code GroupRank::pass() {
       ended_[done[i].op_id] = done[i];
     }
   }
+  return tick();
+}
+
+hicache_code GroupRank::tick() {
   hicache_decisions decisions{};
   const hicache_code code = hicache_group_tick(group_, &decisions);
   for (std::size_t i = 0; i < decisions.admit_count; ++i) {

@@ -29,10 +29,13 @@ class GroupRank {
   // Attaches, opens the group and meets the others.
   hicache_code open();
   hicache_code join(bool* kept = nullptr);
+  // With the same client; what the first group held is given back.
+  hicache_code open_group_anew();
   hicache_code close();
 
   // One scheduling pass; waits at most a millisecond for completions.
   hicache_code pass();
+  hicache_code tick();  // without taking completions
   // Passes until `done` is, or a pass fails, or patience ends (TIMED_OUT).
   template <typename Done>
   hicache_code pass_until(Done&& done) {

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// group_test: ranks of one engine over a real daemon: what they agree on, and what the death of one
-// of them, or of the daemon, does to it.
-#include <sys/eventfd.h>
-
+// group_test: ranks of one engine over a real daemon: what they agree on.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -15,90 +12,11 @@
 #include <vector>
 
 #include "e2e/daemon_process.h"
-#include "e2e/group_rank.h"
+#include "e2e/group_stage.h"
 #include "support/catch.h"
-#include "support/child.h"
 
 namespace hc::test {
 namespace {
-
-constexpr std::uint16_t kRanks = 3;
-constexpr std::uint32_t kPromptPages = 8;
-constexpr std::uint32_t kQuota = 2 * kPromptPages;  // two of the prompts
-
-DaemonOptions roomy() {
-  DaemonOptions options;
-  options.l2_bytes = 24U << 20;
-  return options;
-}
-
-RankOptions options_of(const DaemonProcess& daemon, std::uint16_t rank) {
-  RankOptions options;
-  options.socket = daemon.client_socket();
-  options.group = "group";
-  options.rank = rank;
-  options.world = kRanks;
-  options.quota_pages = kQuota;
-  return options;
-}
-
-Keys prompt(std::uint64_t number) { return {number * 100, kPromptPages, 0}; }
-
-// What one rank of a test does; "" when all was as it should be. Ranks are threads with clients of
-// their own.
-using Script = std::function<std::string(GroupRank&, std::uint16_t)>;
-
-struct Staging {
-  std::uint32_t quota_pages = kQuota;
-  std::uint32_t rows = 64;
-  std::function<void(hicache_group_options&)> change = [](hicache_group_options&) {};
-  std::function<void()> meanwhile = [] {};  // on this thread, which owns the daemon
-};
-
-void run_ranks(const DaemonProcess& daemon, const Script& script, const Staging& staging = {}) {
-  std::array<std::string, kRanks> said;
-  std::vector<std::thread> threads;
-  for (std::uint16_t rank = 0; rank < kRanks; ++rank) {
-    threads.emplace_back([&, rank] {
-      RankOptions options = options_of(daemon, rank);
-      options.quota_pages = staging.quota_pages;
-      options.rows = staging.rows;
-      GroupRank at(options);
-      staging.change(at.options());
-      said[rank] = at.open() == HICACHE_OK ? script(at, rank)
-                                           : std::string("open: ") + hicache_last_error();
-    });
-  }
-  staging.meanwhile();
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-  for (const std::string& line : said) {
-    CHECK(line.empty());
-    if (!line.empty()) {
-      WARN(line);
-    }
-  }
-}
-
-// Stores four prompts, of which the quota holds two, and asks for the first again.
-std::string store_and_reload(GroupRank& at, std::uint64_t first) {
-  for (std::uint64_t number = first; number < first + 4; ++number) {
-    if (!at.compute(prompt(number))) {
-      return "prompt " + std::to_string(number) + " is not durable";
-    }
-  }
-  if (at.match(prompt(first)).l2_pages != 0 || at.match(prompt(first + 3)).l2_pages != 8) {
-    return "the quota does not hold the newest prompts";
-  }
-  if (at.offer(first, prompt(first)) != HICACHE_DECLINE_NONE) {
-    return "the request is not held";
-  }
-  if (!at.decided(first) || at.match(prompt(first)).l2_pages != kPromptPages) {
-    return "the request is not admitted";
-  }
-  return at.wrong_bytes(prompt(first)) == 0 ? "" : "wrong bytes";
-}
 
 std::uint64_t leased_frames(const DaemonProcess& daemon) {
   return daemon.ask("stats").at("frames_leased").get<std::uint64_t>();
@@ -135,12 +53,54 @@ TEST_CASE("group: more stores at once than there are operation slots all become 
   run_ranks(daemon, script, {.quota_pages = kStores, .rows = kStores});
 }
 
+TEST_CASE("group: a closed one gives all its leases back, however many, to the next one") {
+  constexpr std::uint32_t kStores = 90;
+  DaemonProcess daemon(roomy());
+  daemon.start();
+  const Script script = [](GroupRank& at, std::uint16_t) -> std::string {
+    for (std::uint64_t round = 0; round < 2; ++round) {
+      std::vector<std::uint64_t> stores;
+      for (std::uint32_t i = 0; i < kStores; ++i) {
+        stores.push_back(at.begin_store({(round * kStores + i) * 100ULL, 1, i}));
+      }
+      if (!at.all_durable(stores)) {
+        return "a store was lost in round " + std::to_string(round);
+      }
+      if (round == 0 && at.open_group_anew() != HICACHE_OK) {
+        return "not opened anew";
+      }
+    }
+    return "";
+  };
+  run_ranks(daemon, script, {.quota_pages = kStores, .rows = kStores});
+}
+
+TEST_CASE("group: a reload that landed before its lease ended is not admitted later") {
+  DaemonProcess daemon(roomy());
+  daemon.start();
+  RankOptions options = options_of(daemon, 0);
+  options.world = 1;
+  GroupRank at(options);
+  REQUIRE(at.open() == HICACHE_OK);
+  REQUIRE(store_and_reload(at, 1) == "");
+  REQUIRE(at.offer(7, prompt(2)) == HICACHE_DECLINE_NONE);
+  REQUIRE(at.tick() == HICACHE_OK);  // begins it
+  REQUIRE(eventually([&] { return daemon.ask("status").at("sessions")[0].at("ops") == 0; }));
+  REQUIRE(hicache_space_switch(at.rank().client(), "2", kPatienceMs) == HICACHE_OK);
+  REQUIRE(at.tick() == HICACHE_OK);
+
+  CHECK_FALSE(at.decided(7));
+
+  CHECK(at.recomputed().at(7) == HICACHE_RECOMPUTE_FAILED);
+  CHECK(at.match(prompt(2)).l2_pages == 0);
+}
+
 // The engine's own collective, in threads.
 struct EngineReduce {
-  std::barrier<> gate{kRanks};
+  std::barrier<> gate{kGroupRanks};
   std::mutex mutex;
   std::vector<std::int64_t> least;
-  std::array<std::uint64_t, kRanks> calls{};
+  std::array<std::uint64_t, kGroupRanks> calls{};
 
   static hicache_code reduce(void* context, std::int64_t* words, std::size_t count) {
     auto& at = *static_cast<EngineReduce*>(context);
@@ -167,7 +127,7 @@ TEST_CASE("group: the engine's own reduce carries the words, once per tick with 
   DaemonProcess daemon(roomy());
   daemon.start();
   EngineReduce engine;
-  std::array<std::uint64_t, kRanks> reduces{};
+  std::array<std::uint64_t, kGroupRanks> reduces{};
   run_ranks(
       daemon,
       [&](GroupRank& at, std::uint16_t rank) {
@@ -190,7 +150,7 @@ TEST_CASE("group: what is not worth reading back is computed, whoever of the ran
   struct Gate {
     std::uint16_t rank;
   };
-  std::array<Gate, kRanks> gates{{{0}, {1}, {2}}};
+  std::array<Gate, kGroupRanks> gates{{{0}, {1}, {2}}};
   std::atomic<std::uint16_t> next{0};
   run_ranks(
       daemon,
@@ -206,7 +166,7 @@ TEST_CASE("group: what is not worth reading back is computed, whoever of the ran
         return at.recomputed().at(1) == HICACHE_RECOMPUTE_TOO_SHORT ? "" : "another reason";
       },
       {.change = [&](hicache_group_options& options) {
-        options.worth_context = &gates[next++ % kRanks];
+        options.worth_context = &gates[next++ % kGroupRanks];
         options.worth = [](void* context, std::uint64_t, std::uint32_t usable, std::uint32_t) {
           return static_cast<Gate*>(context)->rank == 1 && usable > 0 ? 0 : 1;
         };
@@ -216,7 +176,7 @@ TEST_CASE("group: what is not worth reading back is computed, whoever of the ran
 TEST_CASE("group: when the daemon comes anew all ranks drop L2 together, and go on") {
   DaemonProcess daemon(roomy());
   daemon.start();
-  std::barrier gate(kRanks + 1);
+  std::barrier gate(kGroupRanks + 1);
   const Script script = [&](GroupRank& at, std::uint16_t) {
     std::string said = store_and_reload(at, 1);
     gate.arrive_and_wait();
@@ -249,92 +209,6 @@ TEST_CASE("group: flush_cache empties the tree on all ranks, and open requests a
     return said + store_and_reload(at, 11) + (at.divergences() == 0 ? "" : "diverged");
   });
   CHECK(eventually([&] { return leased_frames(daemon) == 0; }));
-}
-
-// A rank in a process of its own: goes on until it is killed.
-Child rank_process(const DaemonProcess& daemon, std::uint16_t rank, int ready_fd) {
-  return Child([options = options_of(daemon, rank), ready_fd] {
-    GroupRank at(options);
-    if (at.open() != HICACHE_OK || !store_and_reload(at, 1).empty() || !at.fill_l1(prompt(90))) {
-      return 1;
-    }
-    ::eventfd_write(ready_fd, 1);
-    for (std::uint64_t number = 1000;; ++number) {
-      static_cast<void>(at.offer(number, prompt(number)));
-      if (at.pass() != HICACHE_OK) {
-        return 2;
-      }
-    }
-  });
-}
-
-// Ranks 1 and 2 here, rank 0 in the process that is killed; only its death can end their wait.
-void expect_news_of_death(DaemonProcess& daemon, const std::function<void()>& before) {
-  const UniqueFd ready(::eventfd(0, EFD_CLOEXEC));
-  Child first = rank_process(daemon, 0, ready.get());
-  std::array<hicache_code, 2> told{};
-  std::array<bool, 2> kept{true, true};
-  std::array<std::string, 2> said;
-  std::barrier stages(3);
-  std::vector<std::thread> threads;
-  for (std::uint16_t i = 0; i < 2; ++i) {
-    threads.emplace_back([&, i] {
-      GroupRank at(options_of(daemon, static_cast<std::uint16_t>(i + 1)));
-      if (at.open() != HICACHE_OK || !store_and_reload(at, 1).empty() ||
-          !at.fill_l1(prompt(90))) {
-        said[i] = "not reloaded";
-      }
-      stages.arrive_and_wait();
-      stages.arrive_and_wait();
-      for (std::uint64_t number = 1000; told[i] == HICACHE_OK; ++number) {
-        static_cast<void>(at.offer(number, prompt(number)));
-        told[i] = at.pass();
-      }
-      said[i] += at.offer(70, prompt(70)) == HICACHE_DECLINE_APART ? "" : "held without the others";
-      stages.arrive_and_wait();
-      said[i] += at.join(&kept[i]) == HICACHE_OK ? "" : "not met again";
-      said[i] += store_and_reload(at, 21);
-    });
-  }
-  std::uint64_t count = 0;
-  REQUIRE(readable_within(ready.get(), kPatienceMs));
-  ::eventfd_read(ready.get(), &count);
-  stages.arrive_and_wait();
-  before();
-  stages.arrive_and_wait();
-  first.kill_now();
-  stages.arrive_and_wait();
-  GroupRank anew(options_of(daemon, 0));
-  CHECK(anew.open() == HICACHE_OK);
-  CHECK(store_and_reload(anew, 21) == "");
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-  INFO(daemon.log());
-  CHECK(told == std::array<hicache_code, 2>{HICACHE_DISCONNECTED, HICACHE_DISCONNECTED});
-  CHECK(kept == std::array<bool, 2>{false, false});  // the one that came anew has nothing in L1
-  CHECK(said == std::array<std::string, 2>{});
-}
-
-TEST_CASE("group: a killed rank is noticed, the others compute, and meet its successor") {
-  DaemonProcess daemon(roomy());
-  daemon.start();
-  expect_news_of_death(daemon, [] {});
-}
-
-TEST_CASE("group: also by a daemon that came after the one that gave them their board") {
-  DaemonProcess daemon(roomy());
-  daemon.start();
-  expect_news_of_death(daemon, [&] {
-    daemon.kill_now();
-    daemon.start();
-    CHECK(eventually([&] {
-      const nlohmann::json sessions = daemon.ask("status").at("sessions");
-      return sessions.size() == kRanks &&
-             std::all_of(sessions.begin(), sessions.end(),
-                         [](const nlohmann::json& session) { return session.at("board") == 1; });
-    }));
-  });
 }
 
 TEST_CASE("group: a value that one rank posts is fetched by the others, also before it is there") {

@@ -19,11 +19,25 @@ Trace small_trace() {
   return trace;
 }
 
-ModelCounts replay(std::uint64_t l3_pages, const std::vector<ReloadEvent>& events,
-                   std::uint32_t pages_min = 1) {
+ModelCounts replay_as_given(std::uint64_t l3_pages, const std::vector<ReloadEvent>& events,
+                            std::uint32_t pages_min = 1) {
   const Trace trace = small_trace();
   ReloadModel model(trace, l3_pages, pages_min);
   return model.replay(events);
+}
+
+// Every store is settled at once.
+ModelCounts replay(std::uint64_t l3_pages, const std::vector<ReloadEvent>& events,
+                   std::uint32_t pages_min = 1) {
+  std::vector<ReloadEvent> settled;
+  for (ReloadEvent event : events) {
+    settled.push_back(event);
+    if (event.kind == Kind::store) {
+      event.kind = Kind::settled;
+      settled.push_back(event);
+    }
+  }
+  return replay_as_given(l3_pages, settled, pages_min);
 }
 
 }  // namespace
@@ -38,6 +52,25 @@ TEST_CASE("what was stored is brought back, as far as the offer reaches", "[ctl]
   CHECK(counts.hit_pages == 3);
   CHECK(counts.model_hit_pages == 3);  // one that was there, and two of the three that it asked for
   CHECK(counts.offered_hits == 2);
+}
+
+TEST_CASE("pages whose store is under way may be there or not; settled ones are", "[ctl]") {
+  const auto hits = [](std::uint32_t found, bool is_settled) {
+    std::vector<ReloadEvent> events{{Kind::store, 0, 0, 2, 0}, {Kind::settled, 0, 0, 2, 0},
+                                    {Kind::store, 0, 2, 2, 0}};
+    if (is_settled) {
+      events.push_back({Kind::settled, 0, 2, 2, 0});
+    }
+    events.push_back({Kind::offer, 0, 0, 4, 0});
+    events.push_back({Kind::served, 0, 0, found, 0});
+    return replay_as_given(100, events).model_hit_pages;
+  };
+
+  CHECK(hits(2, false) == 2);
+  CHECK(hits(3, false) == 3);
+  CHECK(hits(4, false) == 4);
+  CHECK(hits(1, false) == 2);
+  CHECK(hits(2, true) == 4);
 }
 
 TEST_CASE("a page that was not stored ends what is brought back", "[ctl]") {

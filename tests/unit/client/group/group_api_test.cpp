@@ -205,6 +205,26 @@ TEST_CASE("a request that is withdrawn is not spoken of, one that is open at a c
   CHECK(out.recomputes[0].reason == HICACHE_RECOMPUTE_DIVERGED);
 }
 
+TEST_CASE("cleared twice, a request is still told of; withdrawn after a clear, it is not") {
+  LonelyGroup at;
+  at.meet();
+  const Prompt one(1);
+  const Prompt other(2);
+  std::uint32_t decline = 0;
+  hicache_miss miss = one.miss(1, {0, 0});
+  REQUIRE(hicache_group_offer(at.group, &miss, &decline) == HICACHE_OK);
+  miss = other.miss(2, {0, 0});
+  REQUIRE(hicache_group_offer(at.group, &miss, &decline) == HICACHE_OK);
+
+  REQUIRE(hicache_group_clear(at.group) == HICACHE_OK);
+  REQUIRE(hicache_group_clear(at.group) == HICACHE_OK);
+  REQUIRE(hicache_group_withdraw(at.group, 2) == HICACHE_OK);
+
+  const hicache_decisions out = at.tick();
+  REQUIRE(out.recompute_count == 1);
+  CHECK(out.recomputes[0].request == 1);
+}
+
 TEST_CASE("a store that no daemon takes is settled as not durable") {
   LonelyGroup at;
   at.meet();

@@ -281,6 +281,28 @@ TEST_CASE("groups: places are bounded, and one that comes free is given") {
   CHECK(bench.groups.join_board(bench.member(0), bench.ranks[1].pidfd(), kWords));
 }
 
+TEST_CASE("groups: places without any session give way to ranks that have one") {
+  GroupsBench bench;
+  bench.groups.session_opened("h");
+  for (std::uint16_t rank = 0; rank < 4; ++rank) {
+    REQUIRE(bench.groups.join_board({"h", rank, 4}, bench.ranks[0].pidfd(), kWords));
+  }
+  bench.groups.session_closed("h");
+
+  CHECK(bench.groups.join_board(bench.member(0), bench.ranks[1].pidfd(), kWords));
+}
+
+TEST_CASE("groups: the end of a rank that the board does not have is no harm to it") {
+  GroupsBench bench;
+  auto waiting = bench.attach(bench.place(0, 0), 0);
+  auto other = bench.attach(bench.place(1, 1), 1);
+
+  bench.groups.process_ended({"g", 50, 64});  // of another engine under the same name
+
+  other.tell(std::array<std::int64_t, kWords>{});
+  CHECK(take(waiting) == Code::ok);
+}
+
 TEST_CASE("groups: a posted value is there for every rank, the last one under its key counts") {
   GroupsBench bench;
   const std::vector<std::uint8_t> first{1, 2, 3};
