@@ -64,6 +64,11 @@ class Engine {
   bool is_quiet(SessionId session) HC_REACTOR;        // no operation of the session is open
   std::size_t release_leases(SessionId session) HC_REACTOR;
   void close_session(SessionId session) HC_REACTOR;   // quiet, no lease
+  // Ends service until switch_space; what is reserved for the session stays reserved, and its
+  // releases are served.
+  void begin_switch(SessionId session) HC_REACTOR;
+  // The switch was refused: it goes on where it was.
+  void stay(SessionId session) HC_REACTOR;
   // The session goes on in the space with this weight version; its leases end. Needs a quiet
   // session. After an error it is where it was, leases included, and still ended.
   Result<SpaceNo> switch_space(SessionId session, const std::string& weight_version) HC_REACTOR;

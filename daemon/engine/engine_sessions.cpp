@@ -44,8 +44,20 @@ Result<Engine::Attachment> Engine::attach(const AttachSpec& spec) {
   return Attachment{session, *space, granted};
 }
 
+void Engine::begin_switch(SessionId session) {
+  end_service(session);
+  core_->sessions.find(session)->switches = true;
+}
+
+void Engine::stay(SessionId id) {
+  EngineSession* session = core_->sessions.find(id);
+  session->ended = false;
+  session->switches = false;
+}
+
 void Engine::end_service(SessionId session) {
   wants_turn_ = true;
+  core_->sessions.find(session)->switches = false;
   verbs_->end_session_ops(session);
   if (HC_MUTANT(lease_freed_at_eof)) {
     release_leases(session);
@@ -89,6 +101,7 @@ Result<SpaceNo> Engine::switch_space(SessionId id, const std::string& weight_ver
   release_leases(id);  // only now: a refused switch costs nothing
   session->space = *space;
   session->ended = false;
+  session->switches = false;
   return *space;
 }
 

@@ -47,7 +47,8 @@ std::uint32_t QuotaTable::ops_reserved(const QuotaAsk* ask) const {
   std::uint32_t count = ask == nullptr ? 0 : kOpSlotsPerSession;
   for (const SessionId id : members_) {
     const EngineSession* session = core_.sessions.find(id);
-    const bool ends = session->ended || (ask != nullptr && ends_with_attach(*ask, id));
+    const bool ends = (session->ended && !session->switches) ||
+                      (ask != nullptr && ends_with_attach(*ask, id));
     count += ends ? 0 : kOpSlotsPerSession - session->ops;
   }
   return count;
@@ -132,7 +133,8 @@ Result<void> QuotaTable::judge_tables(const Family& family, const QuotaAsk& ask,
   for (const SessionId id : members_) {
     const bool stays = !ends_with_attach(ask, id);
     beside += stays ? core_.sessions.find(id)->quota.leases_max : 0;
-    sessions += stays && !core_.sessions.find(id)->ended ? 1U : 0U;
+    const EngineSession& at = *core_.sessions.find(id);
+    sessions += stays && (!at.ended || at.switches) ? 1U : 0U;
   }
   if (beside + records > kQuotaLeasesMax || records > family.pages_max) {
     return make_error(Code::no_space, field + std::to_string(records) +

@@ -45,6 +45,7 @@ struct SessionQuota {
 struct EngineSession {
   bool open = false;
   bool ended = false;               // no new operation; what runs is being cancelled
+  bool switches = false;            // ended only until it is bound to its next space
   SpaceNo space{};
   std::uint16_t shard = 0;
   std::uint64_t store_sequence = 0;

@@ -19,7 +19,9 @@ void Verbs::submit(SessionId session_id, OpRequest request) {
   HC_CHECK(entry.verb < kVerbs);
   HC_CHECK(entry.op_slot < kOpSlotsPerSession);
   HC_CHECK(session->op_of_slot[entry.op_slot] == kNone32);
-  if (session->ended) {
+  // A release came before the switch, whatever the daemon has read first.
+  const bool is_release = static_cast<Verb>(entry.verb) == Verb::release;
+  if (session->ended && !(session->switches && is_release)) {
     ends_.refuse(session_id, entry, Code::cancelled);
     return;
   }

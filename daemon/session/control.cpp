@@ -203,7 +203,7 @@ void SessionServer::start_switch(Session& session, const MessageHeader& header,
   }
   const auto* text = reinterpret_cast<const char*>(body.data());
   session.pending_switch = Session::PendingSwitch{header.request_id, {text, body.size()}};
-  engine_->end_service(session.engine_id);
+  engine_->begin_switch(session.engine_id);
 }
 
 void SessionServer::finish_switch(Session& session) {
@@ -212,7 +212,7 @@ void SessionServer::finish_switch(Session& session) {
   auto space = engine_->switch_space(session.engine_id, session.pending_switch->weight_version);
   session.pending_switch.reset();
   if (!space) {
-    engine_->core().sessions.find(session.engine_id)->ended = false;  // goes on where it was
+    engine_->stay(session.engine_id);
     reply(session, request, space.error());
     return;
   }

@@ -80,7 +80,7 @@ void Clients::begin_switch(std::uint32_t number, std::uint32_t version) {
   session.next_version = version;
   session.quiet_by = world_.clock.time() + memory_bound_ns_;
   mark_cancelled(number);
-  world_.engine->end_service(session.id);
+  world_.engine->begin_switch(session.id);
 }
 
 void Clients::turn() {

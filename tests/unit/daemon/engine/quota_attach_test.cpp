@@ -141,11 +141,29 @@ TEST_CASE("quota: a switch to other weights ends the leases and keeps the reserv
   QuotaBench bench;
   BenchRank rank = bench.attach_quota(0, 8);
   REQUIRE(bench.run(rank, QuotaBench::keep(1, 8)).entry.code == 0);
-  bench.engine->end_service(rank.session);
+  bench.engine->begin_switch(rank.session);
   REQUIRE(bench.engine->switch_space(rank.session, "w2"));
 
   CHECK(bench.group().leased_pages() == 0);
   CHECK(bench.engine->core().family_of(rank.space).pages_reserved == 8);
+  CHECK(bench.run(rank, QuotaBench::keep(20, 8)).entry.code == 0);
+}
+
+TEST_CASE("quota: a release that is read after a switch has begun is served, nothing else is") {
+  QuotaBench bench;
+  BenchRank rank = bench.attach_quota(0, 8);
+  const Answer stored = bench.run(rank, QuotaBench::keep(1, 8));
+  REQUIRE(stored.entry.lease != 0);
+
+  bench.engine->begin_switch(rank.session);
+  const Answer pinned = bench.run(rank, {.verb = Verb::pin, .pages = {1}});
+  const Answer released =
+      bench.run(rank, {.verb = Verb::release, .lease = stored.entry.lease});
+  bench.engine->stay(rank.session);
+
+  CHECK(pinned.entry.code == code(Code::cancelled));
+  CHECK(released.entry.code == 0);
+  CHECK(bench.group().leased_pages() == 0);
   CHECK(bench.run(rank, QuotaBench::keep(20, 8)).entry.code == 0);
 }
 
