@@ -11,7 +11,6 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
 #include <hicache_group.h>
 
 enum { kRanks = 2, kPages = 8, kPrompts = 6, kPageTokens = 16, kBytes = 65536, kMs = 10000 };

@@ -125,6 +125,11 @@ void ReloadGroup::clear_tree() {
 void ReloadGroup::clear() {
   clear_tree();
   controller_.abandon(decisions_);
+  keep_for_next_tick();
+}
+
+// Carried out now, told then.
+void ReloadGroup::keep_for_next_tick() {
   carry_out();
   untold_.recomputes.insert(untold_.recomputes.end(), decisions_.recomputes.begin(),
                             decisions_.recomputes.end());

@@ -122,6 +122,7 @@ class ReloadGroup {
   bool has_lease(const Submitted& at, const hicache_completion& completion);
   bool note(Kind kind, std::uint64_t id, const Result<std::uint64_t>& op_id);
 
+  void keep_for_next_tick();
   void tell_untold();
   void clear_tree();
   void note_ground();

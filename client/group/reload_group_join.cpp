@@ -174,8 +174,7 @@ Result<bool> ReloadGroup::join(std::uint32_t timeout_ms) {
     clear_tree();
   }
   controller_.restart(footing, decisions_);
-  carry_out();
-  decisions_.clear();
+  keep_for_next_tick();
   agreement_ = std::move(met);
   ++stats_.joins;
   return is_equal;

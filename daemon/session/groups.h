@@ -5,8 +5,7 @@
 // Owner: the reactor thread.
 // Invariants:
 //   - a board of which a member is dead, or that is not the newest of its group, is given to
-//   nobody;
-//     all its members are marked dead, so that no rank waits there
+//     nobody; when a newer one is made all its members are marked dead, so that no rank waits there
 //   - a member's process is watched from the time it has its place until it has ended, or another
 //     process has taken the place of that rank
 // A group lives while a session or a watched process of it does.

@@ -131,12 +131,21 @@ TEST_CASE("requests come at a rate, or at the times of the trace") {
   CHECK(report.at("setup").at("concurrency") == 0);
 }
 
-TEST_CASE("ranks agree by NCCL where its libraries are") {
-  const Words libraries{
-      "LD_LIBRARY_PATH=" +
-      std::filesystem::path(double_library("libnccl.so.2")).parent_path().string()};
+Words nccl_doubles() {
+  return {"LD_LIBRARY_PATH=" +
+          std::filesystem::path(double_library("libnccl.so.2")).parent_path().string()};
+}
 
-  const nlohmann::json report = report_of({"2", "sharded", "nccl", "40"}, {}, libraries);
+TEST_CASE("ranks that agree by NCCL go on without one that is killed") {
+  const nlohmann::json report =
+      report_of({"2", "sharded", "nccl", "40"}, {"--chaos", "kill_rank=1@20"}, nccl_doubles());
+
+  CHECK(count(report, "survivors_told") == 1);
+  CHECK(report.at("declined").at("apart") > 0);
+}
+
+TEST_CASE("ranks agree by NCCL where its libraries are") {
+  const nlohmann::json report = report_of({"2", "sharded", "nccl", "40"}, {}, nccl_doubles());
 
   CHECK(report.at("setup").at("agreement") == "nccl");
   CHECK(count(report, "pages_reload") > 0);

@@ -225,6 +225,22 @@ TEST_CASE("cleared twice, a request is still told of; withdrawn after a clear, i
   CHECK(out.recomputes[0].request == 1);
 }
 
+TEST_CASE("who meets the others anew while a request is held is told what becomes of it") {
+  LonelyGroup at;
+  at.meet();
+  const Prompt prompt(1);
+  std::uint32_t decline = 0;
+  const hicache_miss miss = prompt.miss(3, {0, 0});
+  REQUIRE(hicache_group_offer(at.group, &miss, &decline) == HICACHE_OK);
+  int kept = 0;
+
+  REQUIRE(hicache_group_join(at.group, 1000, &kept) == HICACHE_OK);
+
+  const hicache_decisions out = at.tick();
+  REQUIRE(out.recompute_count == 1);
+  CHECK(out.recomputes[0].request == 3);
+}
+
 TEST_CASE("a store that no daemon takes is settled as not durable") {
   LonelyGroup at;
   at.meet();
