@@ -92,6 +92,7 @@ class Watch final : public EvictionObserver {
   void trace_lost(const SeenPart& was, bool page_gone);
   void check_lost_part(PageId id, std::uint32_t part, bool page_gone);
   void look_for_lowered();
+  static std::uint32_t whole_steps(const Slab& slab);
   void check_slot_is_needed(SlabId slab);
   void check_oldest(SlabId slab, PageId page);
   bool was_evicted(const SeenPage& seen) const;

@@ -85,6 +85,20 @@ void Watch::evicting(PageId id, SlabId slab, EvictionCause cause) {
   check_oldest(slab, id);
 }
 
+// Slots of the steps that fit whole into the slab's share.
+std::uint32_t Watch::whole_steps(const Slab& slab) {
+  std::uint32_t slots = slab.slots_present();
+  for (std::uint32_t step = 0; step < slab.step_count(); ++step) {
+    const std::uint32_t more =
+        slab.step_state(step) == StepState::absent ? slab.slots_of_step(step) : 0;
+    if (slots + more > slab.slots_max()) {
+      break;
+    }
+    slots += more;
+  }
+  return slots;
+}
+
 // The slab has as many live pages as it may.
 void Watch::check_slot_is_needed(SlabId id) {
   Core& core = world_.core();
@@ -96,8 +110,7 @@ void Watch::check_slot_is_needed(SlabId id) {
   // yet, unless the space for them could not be had.
   const bool alone = core.spaces->family_count() == 1;
   if (alone && core.counters.steps_failed == 0 && !lowered_) {
-    const std::uint32_t room =
-        slab.slots_max() - std::min(slab.slots_max(), slab.quarantined_count());
+    const std::uint32_t room = whole_steps(slab) - slab.quarantined_count();
     world_.laws.expect(slab.live_count() + reserve >= room, 2,
                        "a page is evicted from a slab that could have grown");
   }
