@@ -34,6 +34,7 @@ static_assert(HICACHE_ACK_DONE == static_cast<int>(hc::Ack::done));
 static_assert(HICACHE_STORE_EVERY_ACK == hc::kFlagEveryAck);
 static_assert(HICACHE_STORE_KEEP_LEASE == hc::kFlagKeepLease);
 static_assert(HICACHE_LOAD_MAX_PREFIX == hc::kFlagMaxPrefix);
+static_assert(HICACHE_AFTER_STREAM == hc::kFlagAwaitEvent);
 
 // Runs `body`, which returns a Result<void>; memory that can't be had is an answer like others.
 template <typename Body>
@@ -177,6 +178,13 @@ hicache_code hicache_register_region(hicache_client* handle, const hicache_regio
                                      uint32_t timeout_ms) {
   return on_client(handle,
                    [&](Client& client) { return client.register_region(region, timeout_ms); });
+}
+
+hicache_code hicache_register_cuda_region(hicache_client* client,
+                                          const hicache_cuda_region* region,
+                                          std::uint32_t timeout_ms) {
+  return on_client(
+      client, [&](Client& of) { return of.register_cuda_region(region, timeout_ms); });
 }
 
 hicache_code hicache_unregister_region(hicache_client* handle, uint32_t region,

@@ -27,6 +27,7 @@
 
 #include "client/connection.h"
 #include "client/fork_guard.h"
+#include "client/gpu/device_exporter.h"
 #include "client/handshake.h"
 #include "client/hicache.h"
 #include "client/lease_table.h"
@@ -44,6 +45,8 @@ inline constexpr std::uint32_t kWaitSliceMs = 100;
 inline constexpr std::uint32_t kNoFutexSliceMs = 5;
 // A daemon reports an operation late within one of its turns. After this much more, we do.
 inline constexpr std::uint32_t kLateGraceMs = 200;
+// How long what a dead daemon has queued in a GPU may still run.
+inline constexpr std::uint32_t kGpuGraceMs = 1000;
 // How long a daemon whose socket has closed may take to exit before its memory operations are
 // reported late, and before its silence is taken for what a closed socket promises anyway: that
 // it touches no client memory any more. Without the end of the socket only its death says so.
@@ -76,6 +79,7 @@ class Client {
   Ground ground();
 
   Result<void> register_region(const hicache_region* region, std::uint32_t timeout_ms);
+  Result<void> register_cuda_region(const hicache_cuda_region* region, std::uint32_t timeout_ms);
   Result<void> unregister_region(std::uint32_t region, std::uint32_t timeout_ms);
 
   struct Pages {
@@ -162,6 +166,7 @@ class Client {
   // client_control.cpp
   Result<CallPtr> begin_call(Lock& lock, ControlRequest request, CallPtr call, Deadline deadline);
   Result<void> end_call(Lock& lock, const CallPtr& call, Deadline deadline);
+  Result<void> announce_region(Lock& lock, KnownRegion region, Deadline deadline);
   static ControlRequest unregister_request(std::uint32_t region);
   CallPtr unregister_call(std::uint32_t region);
   void unregister_unasked(std::uint32_t region);
@@ -186,6 +191,7 @@ class Client {
   void finish_session(EndSeen end);
   void end_session(Session& session, EndSeen end);
   void await_daemon_exit(Session& session, EndSeen end);
+  bool await_gpu(Session& session);
   Sign await_sign(Session& session, std::uint32_t timeout_ms, EndSeen end);
   bool pause(std::uint32_t& backoff_ms);
 
@@ -197,6 +203,7 @@ class Client {
   std::thread background_;
   std::minstd_rand jitter_;  // background thread only
 
+  std::mutex export_mutex_;  // held over calls of the driver; before mutex_
   std::mutex mutex_;
   std::condition_variable changed_;  // session, calls, regions, attempts, completions
   std::shared_ptr<Session> session_;
@@ -209,6 +216,7 @@ class Client {
   bool closing_ = false;
   bool stop_ = false;
   RegionTable regions_;
+  std::shared_ptr<DeviceExporter> exporter_;  // with the first region of a GPU, and then for good
   LeaseTable leases_;
   std::vector<std::uint64_t> orphans_;  // leases to be given back
   std::optional<JoinedBoard> board_;

@@ -227,7 +227,10 @@ void Client::end_session(Session& session, EndSeen end) {
     session.connection().end_sending();
     static_cast<void>(session.take_completions(ready_, kCompletionEntries, leases_));
     const bool ended = session.state() == SessionState::ended;
-    session.abandon(ended && end == EndSeen::yes, ready_);
+    // What a GPU was given goes on without those who gave it: only their word that it has ended
+    // counts.
+    const bool is_free = ended && (session.is_quiet() || !session.ops().any_on_device());
+    session.abandon(is_free && end == EndSeen::yes, ready_);
     memory_in_flight = session.ops().in_flight() > 0;
     leases_.end_all();
     for (auto& [id, call] : calls_) {
@@ -268,12 +271,27 @@ void Client::await_daemon_exit(Session& session, EndSeen end) {
   if (sign == Sign::end_of_socket && session.state() != SessionState::ended) {
     sign = await_sign(session, kExitWaitMs, EndSeen::yes);
   }
+  if (sign != Sign::stop && !await_gpu(session)) {
+    sign = Sign::stop;
+  }
   if (sign == Sign::stop) {
     return;  // hicache_close has run out of time; it says so.
   }
   const Lock lock(mutex_);
   session.abandon(true, ready_);
   announce();
+}
+
+// The copies that a dead daemon had queued in a GPU end within the grace. False: hicache_close has
+// run out of time before.
+bool Client::await_gpu(Session& session) {
+  {
+    const Lock lock(mutex_);
+    if (!session.ops().any_on_device() || session.is_quiet()) {
+      return true;
+    }
+  }
+  return first_readable({stop_fd_.get(), -1, -1}, kGpuGraceMs) == -1;
 }
 
 // Waits for the daemon's death or the stop and, unless it was seen, for the end of the socket. What

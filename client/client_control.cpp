@@ -93,16 +93,21 @@ Result<void> Client::register_region(const hicache_region* region, std::uint32_t
   Lock lock(mutex_);
   auto plan = check_region(region, plan_.space);
   HC_TRY(plan);
-  const std::uint32_t number = region->region;
-  RegionSlot& slot = regions_.at(number);
-  HC_TRY_VOID(check_region_number_is_free(number));
+  HC_TRY_VOID(check_region_number_is_free(region->region));
   HC_TRY_VOID(check_attached());
   UniqueFd copy(::fcntl(region->fd, F_DUPFD_CLOEXEC, 0));
   if (!copy) {
     return make_error(Code::io_error, "duplicate region.fd", errno);
   }
-  ControlRequest request{MessageType::register_region, plan->encode(), copy.get()};
-  slot.known = std::make_shared<const KnownRegion>(KnownRegion{std::move(*plan), std::move(copy)});
+  return announce_region(lock, {std::move(*plan), std::move(copy)}, deadline);
+}
+
+// Its number is free, and there is a session.
+Result<void> Client::announce_region(Lock& lock, KnownRegion region, Deadline deadline) {
+  const std::uint32_t number = region.plan.request.region;
+  RegionSlot& slot = regions_.at(number);
+  ControlRequest request{MessageType::register_region, region.plan.encode(), region.fd.get()};
+  slot.known = std::make_shared<const KnownRegion>(std::move(region));
   slot.state = RegionState::registering;
   auto call = std::make_shared<ControlCall>();
   call->apply = [this, number](ControlMessage&) -> Result<void> {

@@ -39,25 +39,22 @@ PageRules Client::rules_of(Verb verb, std::uint8_t kind_mask) const {
 }
 
 Result<std::uint64_t> Client::launch(Session::Submission submission) {
+  const bool on_device = submission.record.on_device;
   submission.record = record_of(submission.entry);
+  submission.record.on_device = on_device;
   submission.record.page_count = static_cast<std::uint32_t>(submission.pages.size());
   const Deadline late_at = submission.record.late_at;
-  OpName name;
-  switch (session_->submit(std::move(submission), name)) {
-    case Code::ok:
-      if (event_wanted_ && late_at < listening_until_) {
-        listening_until_ = late_at;
-        static_cast<void>(ring_doorbell(nudge_fd_.get()));
-      }
-      return op_id_of(name);
-    case Code::busy:
-      return make_error(Code::busy, std::to_string(kOpSlotsPerSession) +
-                                        " operations are in flight: take completions first");
-    default:
-      break;
+  const auto name = session_->submit(std::move(submission));
+  if (!name && name.error().code == Code::protocol) {
+    break_session(name.error().text);
+    return not_attached();
   }
-  break_session("the daemon's request index is impossible");
-  return not_attached();
+  HC_TRY(name);
+  if (event_wanted_ && late_at < listening_until_) {
+    listening_until_ = late_at;
+    static_cast<void>(ring_doorbell(nudge_fd_.get()));
+  }
+  return op_id_of(*name);
 }
 
 Result<RequestEntry> Client::judge_op(Verb verb, const hicache_op* op, Pages pages,
@@ -111,7 +108,20 @@ Result<std::uint64_t> Client::submit(Verb verb, const hicache_op* op, Pages page
   submission.entry = *entry;
   submission.rules = &rules;
   submission.pages = {pages.data, pages.count};
-  return launch(submission);
+  const bool names_region = verb == Verb::store || verb == Verb::load;
+  submission.record.on_device =
+      names_region && regions_.at(op->region).known->plan.is_cuda();
+  if ((entry->flags & kFlagAwaitEvent) != 0) {
+    if (!submission.record.on_device) {
+      return make_error(Code::bad_argument, "op.flags has HICACHE_AFTER_STREAM: op.region = " +
+                                                std::to_string(op->region) +
+                                                " must be GPU memory");
+    }
+    submission.prepare = [exporter = exporter_, stream = op->stream](std::uint16_t slot) {
+      return exporter->record(slot, stream);
+    };
+  }
+  return launch(std::move(submission));
 }
 
 Result<std::uint64_t> Client::launch_release(RequestEntry entry, std::uint64_t handle) {

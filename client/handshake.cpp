@@ -155,8 +155,9 @@ Result<void> register_again(Connection& connection, const AttachPlan& plan,
   for (const auto& region : plan.regions) {
     const std::uint32_t number = region->plan.request.region;
     const int fd = region->fd.get();
+    const std::span<const int> fds(&fd, fd >= 0 ? 1U : 0U);  // memory of a GPU has none
     HC_TRY_VOID(
-        connection.send(MessageType::register_region, request_id, region->plan.encode(), {&fd, 1}));
+        connection.send(MessageType::register_region, request_id, region->plan.encode(), fds));
     auto answer = await_answer(connection, plan, request_id);
     HC_TRY(answer);
     const Code code = answer->status();

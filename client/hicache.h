@@ -44,7 +44,7 @@ extern "C" {
 #endif
 
 /* Raised when a struct or a function of this header changes its meaning. */
-#define HICACHE_ABI_VERSION 1
+#define HICACHE_ABI_VERSION 2
 
 typedef int32_t hicache_code;
 enum {
@@ -171,6 +171,24 @@ typedef struct hicache_region {
   const hicache_layout* layouts;
 } hicache_region;
 
+enum { HICACHE_TRANSFER_AUTO = 0, HICACHE_TRANSFER_IPC = 1 };
+
+/* Memory of a GPU, inside one allocation. The daemon opens it by CUDA IPC and copies. All regions
+ * of a client are of one GPU. Unregister before the memory is freed; after a sleep register anew.
+ * UNSUPPORTED: no GPU here or in the daemon, or memory that can't be exported. */
+typedef struct hicache_cuda_region {
+  uint32_t region;           /* as of hicache_region; host and GPU regions share the numbers */
+  uint32_t rows;
+  uint64_t address;          /* CUdeviceptr */
+  uint64_t size_bytes;
+  uint32_t transfer;         /* HICACHE_TRANSFER_* */
+  uint32_t layout_count;
+  const hicache_layout* layouts;
+} hicache_cuda_region;
+
+HICACHE_API hicache_code hicache_register_cuda_region(hicache_client* client,
+                                                      const hicache_cuda_region* region,
+                                                      uint32_t timeout_ms);
 /* After TIMED_OUT the region is taken back as soon as the daemon answers; until then its number is
  * BUSY. */
 HICACHE_API hicache_code hicache_register_region(hicache_client* client,
@@ -220,12 +238,13 @@ enum {
 #define HICACHE_STORE_KEEP_LEASE 1u /* lease the pages when resident; see completion.lease */
 #define HICACHE_STORE_EVERY_ACK 2u  /* report resident and written before the terminal ack */
 #define HICACHE_LOAD_MAX_PREFIX 8u  /* load the longest present prefix instead of all or nothing */
+#define HICACHE_AFTER_STREAM 16u     /* store, load: not before the work now in op.stream is done */
 #define HICACHE_HINT_MAY_CONTINUE 1u
 #define HICACHE_HINT_ONE_SHOT 2u
 
 typedef struct hicache_op {
   uint32_t deadline_ms;      /* 1..600000, from submission */
-  uint32_t flags;            /* HICACHE_STORE_*, HICACHE_LOAD_* */
+  uint32_t flags;            /* HICACHE_STORE_*, HICACHE_LOAD_*, HICACHE_AFTER_STREAM */
   uint8_t ack;               /* store: the terminal ack, RESIDENT (default, 0), WRITTEN, DURABLE */
   uint8_t hint;              /* store: HICACHE_HINT_*. Under write_through_selective MAY_CONTINUE
                               * sends the pages to disk at once, ONE_SHOT is no use of them */
@@ -233,6 +252,7 @@ typedef struct hicache_op {
   uint8_t kind_mask;         /* bit k: kind k takes part; 0: every kind */
   uint32_t region;           /* store, load */
   uint64_t user_data;        /* returned in the completions */
+  void* stream;              /* HICACHE_AFTER_STREAM: a CUstream, not under capture; GPU regions */
 } hicache_op;
 
 /* Operations. *op_id names the operation in completions and hicache_cancel; it is never 0, and

@@ -2,6 +2,8 @@
 // op_table: slots in an array, free ones in a ring beside it.
 #include "client/op_table.h"
 
+#include <algorithm>
+
 #include "proto/check.h"
 
 namespace hc {
@@ -53,6 +55,12 @@ std::uint32_t OpTable::in_flight_of_region(std::uint32_t region) const {
     count += slot.taken && slot.record.names_memory() && slot.record.region == region ? 1U : 0U;
   }
   return count;
+}
+
+bool OpTable::any_on_device() const {
+  return std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) {
+    return slot.taken && slot.record.names_memory() && slot.record.on_device;
+  });
 }
 
 std::optional<std::chrono::steady_clock::time_point> OpTable::next_late() const {

@@ -41,6 +41,7 @@ struct OpRecord {
   std::uint32_t page_count = 0;
   std::uint64_t user_data = 0;
   std::chrono::steady_clock::time_point late_at;  // when the client itself says that it is late
+  bool on_device = false;                         // the region is memory of a GPU
   bool late = false;                              // a `late` completion has been handed out
   std::uint64_t lease = 0;                        // handle of the lease that this operation granted
 
@@ -60,6 +61,7 @@ class OpTable {
 
   std::uint32_t in_flight() const { return in_flight_; }
   std::uint32_t in_flight_of_region(std::uint32_t region) const;
+  bool any_on_device() const;  // names memory of a GPU
   // When the next operation becomes late; nothing once each of them is, or none is in flight.
   std::optional<std::chrono::steady_clock::time_point> next_late() const;
   // In the order of the slots.

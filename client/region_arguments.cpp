@@ -90,6 +90,27 @@ Result<void> add_layout(std::uint32_t index, const hicache_region& region,
   return {};
 }
 
+Result<void> check_numbers(const hicache_region& region, const SpaceDescriptor& space) {
+  HC_TRY_VOID(check_bounds("region.region", region.region, {0, kRegionsPerSession - 1U}));
+  HC_TRY_VOID(check_bounds("region.rows", region.rows, {1, 0xFFFFFFFFULL}));
+  HC_TRY_VOID(check_bounds("region.layout_count", region.layout_count, {1, space.kinds.size()}));
+  return check_given("region.layouts", region.layouts);
+}
+
+// Of the region's kind and place nothing is said yet.
+Result<RegionPlan> plan_layouts(const hicache_region& region, const SpaceDescriptor& space) {
+  RegionPlan plan;
+  plan.shape.rows = region.rows;
+  for (std::uint32_t i = 0; i < region.layout_count; ++i) {
+    HC_TRY_VOID(add_layout(i, region, space, plan));
+  }
+  plan.request.region = region.region;
+  plan.request.layout_count = static_cast<std::uint16_t>(plan.layouts.size());
+  plan.request.size_bytes = region.size_bytes;
+  plan.request.rows = region.rows;
+  return plan;
+}
+
 }  // namespace
 
 std::vector<std::uint8_t> RegionPlan::encode() const {
@@ -97,33 +118,39 @@ std::vector<std::uint8_t> RegionPlan::encode() const {
   append(body, &request, 1);
   append(body, layouts.data(), layouts.size());
   append(body, runs.data(), runs.size());
+  append(body, events.data(), events.size());
   return body;
 }
 
 Result<RegionPlan> check_region(const hicache_region* region, const SpaceDescriptor& space) {
   HC_TRY_VOID(check_given("region", region));
-  HC_TRY_VOID(check_bounds("region.region", region->region, {0, kRegionsPerSession - 1U}));
+  HC_TRY_VOID(check_numbers(*region, space));
   if (region->offset_bytes % kBlockBytes != 0) {
     return make_error(Code::bad_argument,
                       "region.offset_bytes = " + std::to_string(region->offset_bytes) +
                           ": must be a multiple of " + std::to_string(kBlockBytes));
   }
-  HC_TRY_VOID(check_bounds("region.rows", region->rows, {1, 0xFFFFFFFFULL}));
-  HC_TRY_VOID(check_bounds("region.layout_count", region->layout_count, {1, space.kinds.size()}));
-  HC_TRY_VOID(check_given("region.layouts", region->layouts));
   HC_TRY_VOID(check_file(*region));
-  RegionPlan plan;
-  plan.shape.rows = region->rows;
-  for (std::uint32_t i = 0; i < region->layout_count; ++i) {
-    HC_TRY_VOID(add_layout(i, *region, space, plan));
-  }
-  plan.request.region = region->region;
-  plan.request.region_kind = static_cast<std::uint16_t>(RegionKind::host);
-  plan.request.layout_count = static_cast<std::uint16_t>(plan.layouts.size());
-  plan.request.offset_bytes = region->offset_bytes;
-  plan.request.size_bytes = region->size_bytes;
-  plan.request.rows = region->rows;
+  auto plan = plan_layouts(*region, space);
+  HC_TRY(plan);
+  plan->request.region_kind = static_cast<std::uint16_t>(RegionKind::host);
+  plan->request.offset_bytes = region->offset_bytes;
   return plan;
+}
+
+Result<RegionPlan> check_cuda_region(const hicache_cuda_region* region,
+                                     const SpaceDescriptor& space) {
+  HC_TRY_VOID(check_given("region", region));
+  HC_TRY_VOID(check_bounds("region.transfer", region->transfer, {0, HICACHE_TRANSFER_IPC}));
+  HC_TRY_VOID(check_bounds("region.size_bytes", region->size_bytes, {1, 1ULL << 48}));
+  hicache_region shape{};
+  shape.region = region->region;
+  shape.size_bytes = region->size_bytes;
+  shape.rows = region->rows;
+  shape.layout_count = region->layout_count;
+  shape.layouts = region->layouts;
+  HC_TRY_VOID(check_numbers(shape, space));
+  return plan_layouts(shape, space);
 }
 
 }  // namespace hc

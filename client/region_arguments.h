@@ -19,12 +19,19 @@ struct RegionPlan {
   RegionRequest request{};
   std::vector<LayoutRequest> layouts;
   std::vector<LayoutRun> runs;
+  std::vector<IpcHandle> events;  // cuda
   RegionShape shape;
 
+  bool is_cuda() const {
+    return request.region_kind == static_cast<std::uint16_t>(RegionKind::cuda);
+  }
   // The body of a register_region message.
   std::vector<std::uint8_t> encode() const;
 };
 
 Result<RegionPlan> check_region(const hicache_region* region, const SpaceDescriptor& space);
+// All but what only the driver can say of the memory.
+Result<RegionPlan> check_cuda_region(const hicache_cuda_region* region,
+                                     const SpaceDescriptor& space);
 
 }  // namespace hc

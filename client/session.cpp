@@ -10,6 +10,7 @@
 #include <array>
 #include <climits>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "shm/doorbell.h"
@@ -69,6 +70,10 @@ SessionState Session::state() const {
   }
 }
 
+bool Session::is_quiet() const {
+  return load_acquire(server_->quiet) != 0;
+}
+
 Code Session::end_code() const {
   return code_for_engine(load_acquire(server_->end_code));
 }
@@ -79,28 +84,34 @@ void Session::detach() {
   parts_.connection.end_sending();
 }
 
-Code Session::submit(Submission submission, OpName& name) {
+Result<OpName> Session::submit(Submission submission) {
   HC_CHECK(!closed_);
-  const auto taken = ops_.take(submission.record);
-  if (!taken) {
-    return Code::busy;
+  const auto name = ops_.take(submission.record);
+  if (!name) {
+    return make_error(Code::busy, std::to_string(kOpSlotsPerSession) +
+                                      " operations are in flight: take completions first");
   }
-  name = *taken;
+  if (submission.prepare) {
+    if (auto prepared = submission.prepare(name->slot); !prepared) {
+      ops_.end(*name);
+      return prepared.error();
+    }
+  }
   if (submission.rules != nullptr) {
     write_pages(*submission.rules, submission.pages,
-                part_of(parts_.client_file, op_pages_offset(name.slot), kOpAreaBytes));
+                part_of(parts_.client_file, op_pages_offset(name->slot), kOpAreaBytes));
   }
-  submission.entry.op_slot = name.slot;
-  submission.entry.op_sequence = name.sequence;
+  submission.entry.op_slot = name->slot;
+  submission.entry.op_sequence = name->sequence;
   submission.entry.page_count = static_cast<std::uint32_t>(submission.pages.size());
   if (const Code code = requests_.stage(submission.entry); code != Code::ok) {
-    ops_.end(name);
-    return code;
+    ops_.end(*name);
+    return make_error(code, "the daemon's request index is impossible");
   }
   requests_.publish();
   // A doorbell that can't be written leaves the request to the daemon's own look at the ring.
   static_cast<void>(ring_if_sleeping(parts_.doorbell.get(), server_->daemon_sleeping));
-  return Code::ok;
+  return *name;
 }
 
 Code Session::take_completions(std::vector<hicache_completion>& out, std::size_t max,

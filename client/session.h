@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -67,6 +68,8 @@ class Session {
   // As the daemon's own word says; a value that it never writes reads as ended.
   SessionState state() const;
   Code end_code() const;
+  // The daemon has said that it touches no memory of ours any more.
+  bool is_quiet() const;
 
   // True once nothing new may be submitted: the socket is closed or the protocol is broken.
   bool closed() const { return closed_; }
@@ -80,9 +83,11 @@ class Session {
     OpRecord record;
     const PageRules* rules = nullptr;  // with pages only
     std::span<const hicache_page> pages;
+    // What has to be done with the operation's slot before the daemon may see the request.
+    std::function<Result<void>(std::uint16_t slot)> prepare;
   };
-  // ok; busy: every slot is taken; protocol: the daemon's index is impossible.
-  [[nodiscard]] Code submit(Submission submission, OpName& name);
+  // busy: every slot is taken; protocol: the daemon's index is impossible; or what `prepare` says.
+  Result<OpName> submit(Submission submission);
 
   // Appends up to `max` completions; leases that they grant go into `leases`. protocol: the
   // daemon answered what was never asked.

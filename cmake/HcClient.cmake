@@ -3,8 +3,8 @@
 #
 # hc_client          what our own targets link: hicache_static
 # hicache_static     all of client/ but the command line tool; what ranks decide together
-# (client/reload,
-#                    client/agree) comes out of its own rooms
+#                    (client/reload, client/agree) and device memory (client/gpu) come out of
+#                    their own rooms
 # hicache            libhicache.so; exports hicache_* and hc_*, hides everything else
 
 hc_glob(hc_client_sources ${CMAKE_SOURCE_DIR}/client/*.cpp ${CMAKE_SOURCE_DIR}/client/group/*.cpp)
@@ -13,18 +13,18 @@ hc_glob(hc_client_headers ${CMAKE_SOURCE_DIR}/client/*.h ${CMAKE_SOURCE_DIR}/cli
 add_library(hc_client_objects OBJECT ${hc_client_sources})
 hc_precompile(hc_client_objects)
 target_link_libraries(hc_client_objects PUBLIC hc_flags hc_client_agree hc_client_reload
-                      hc_shm hc_proto Threads::Threads)
+                      hc_client_gpu hc_shm hc_proto Threads::Threads)
 target_sources(hc_client_objects PUBLIC FILE_SET HEADERS
                BASE_DIRS ${CMAKE_SOURCE_DIR} FILES ${hc_client_headers})
 
 add_library(hicache_static STATIC $<TARGET_OBJECTS:hc_client_objects>)
 target_link_libraries(hicache_static PUBLIC hc_flags hc_client_agree hc_client_reload
-                      hc_shm hc_proto Threads::Threads)
+                      hc_client_gpu hc_shm hc_proto Threads::Threads)
 add_library(hc_client ALIAS hicache_static)
 
 add_library(hicache SHARED $<TARGET_OBJECTS:hc_client_objects>)
-target_link_libraries(hicache PRIVATE hc_flags hc_client_agree hc_client_reload hc_shm hc_proto
-                      Threads::Threads)
+target_link_libraries(hicache PRIVATE hc_flags hc_client_agree hc_client_reload hc_client_gpu hc_shm
+                      hc_proto Threads::Threads)
 target_link_options(hicache PRIVATE
   -Wl,--exclude-libs,ALL -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/hicache.map)
 set_target_properties(hicache PROPERTIES

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "daemon/daemon_options.h"
 #include "daemon/log/log.h"
 #include "daemon/open_disk.h"
 #include "daemon/process_setup.h"
@@ -42,29 +43,6 @@ void Daemon::still_alive() {
   notifier_.extend_timeout(10 * kStillAliveMs * 1000);
 }
 
-EngineOptions Daemon::engine_options() {
-  EngineOptions options;
-  options.commit_interval_ms = config_.commit_interval_ms;
-  options.commit_parts = config_.commit_pages;
-  options.io_timeout_ms = config_.io_timeout_ms;
-  options.volume_inflight_bytes = volume_inflight(config_);
-  options.sessions_max = config_.sessions_max;
-  options.spill = {config_.spill_policy, config_.spill_min_uses, config_.dirty_percent};
-  options.load_lazily = config_.load_verify == LoadVerify::lazy;
-  options.spaces.l2_bytes = config_.l2_bytes;
-  options.spaces.l2_family_bytes = config_.family_bytes;
-  options.spaces.volume_bytes = volume_bytes(config_);
-  options.drop_missing_volumes = config_.missing_volume == MissingVolume::drop;
-  options.spaces.reserve_slots = config_.reserve_slots;
-  options.spaces.status_key = random_word();
-  options.spaces.arenas.try_huge_pages = config_.huge_pages;
-  options.spaces.arenas.prefault_threads = config_.prefault_threads;
-  options.spaces.arenas.on_progress = [this] { still_alive(); };
-  const std::uint64_t chosen = std::min<std::uint64_t>(1ULL << 30, config_.l2_bytes / 16);
-  options.spaces.arenas.arena_bytes = config_.arena_bytes != 0 ? config_.arena_bytes : chosen;
-  return options;
-}
-
 Result<void> Daemon::open_sockets() {
   // Under systemd the folder is there already; by hand a first start makes it.
   if (::mkdir(config_.runtime_dir.c_str(), 0755) != 0 && errno != EEXIST) {
@@ -76,8 +54,8 @@ Result<void> Daemon::open_sockets() {
   HC_TRY(clients);
   auto admin = UnixListener::create(config_.runtime_dir + "/admin.sock", 0600);
   HC_TRY(admin);
-  const SessionServerOptions session_options{config_.tenant, config_.sessions_max};
-  sessions_ = std::make_unique<SessionServer>(*epoll_, std::move(*clients), session_options);
+  sessions_ = std::make_unique<SessionServer>(*epoll_, std::move(*clients),
+                                              session_options(config_, copier_->cuda()));
   admin_ = std::make_unique<AdminServer>(*epoll_, std::move(*admin),
                                          epoll_tag(EpollOwner::admin_listener, 0),
                                          epoll_tag(EpollOwner::admin_socket, 0));
@@ -95,7 +73,7 @@ Result<void> Daemon::open_store() {
       {dir, pages, 1, config_.lock_wait_ms, "/proc/self/exe", [this] { still_alive(); }});
   HC_TRY(index);
   index_ = std::move(*index);
-  auto copier = HostCopier::create(config_.copier_threads);
+  auto copier = CopierSet::create(config_.copier_threads, config_.gpu_library);
   HC_TRY(copier);
   copier_ = std::move(*copier);
   return {};
@@ -123,7 +101,7 @@ Result<void> Daemon::start() {
   epoll_ = std::make_unique<Epoll>(std::move(*epoll));
   HC_TRY_VOID(open_store());
   HC_TRY_VOID(open_sockets());
-  engine_ = std::make_unique<Engine>(*disk_, *index_, *copier_, *sessions_, engine_options());
+  engine_ = std::make_unique<Engine>(*disk_, *index_, *copier_, *sessions_, engine_options(config_, [this] { still_alive(); }));
   HC_TRY_VOID(engine_->open(random_uuid()));
   if (config_.cold_start != ColdStart::hold) {
     HC_TRY_VOID(engine_->cold_start(config_.cold_start == ColdStart::load
@@ -143,7 +121,8 @@ Result<void> Daemon::start() {
 Result<void> Daemon::run() {
   reactor_ = std::make_unique<Reactor>(
       ReactorParts{*epoll_, clock_, *engine_, *sessions_, *admin_, notifier_,
-                   {disk_.get(), index_.get(), copier_.get()}, signals_.get(), config_.spin_us});
+                   {disk_.get(), index_.get(), &copier_->host(), &copier_->cuda()},
+                   signals_.get(), config_.spin_us});
   return reactor_->run();
 }
 

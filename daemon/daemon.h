@@ -8,7 +8,7 @@
 #include <string>
 
 #include "daemon/config/config.h"
-#include "daemon/gpu/host_copier.h"
+#include "daemon/gpu/copier_set.h"
 #include "daemon/index/lmdb_index.h"
 #include "daemon/os/waitable_disk.h"
 #include "daemon/os/system_clock.h"
@@ -30,7 +30,6 @@ class Daemon {
   Result<void> open_sockets();
   Result<void> open_store();
   Result<void> begin();
-  EngineOptions engine_options();
   void still_alive();
   AdminFacts admin_facts();
 
@@ -42,7 +41,7 @@ class Daemon {
   std::unique_ptr<Epoll> epoll_;
   std::unique_ptr<WaitableDisk> disk_;
   std::unique_ptr<LmdbIndex> index_;
-  std::unique_ptr<HostCopier> copier_;
+  std::unique_ptr<CopierSet> copier_;
   std::unique_ptr<SessionServer> sessions_;
   std::unique_ptr<AdminServer> admin_;
   std::unique_ptr<Engine> engine_;

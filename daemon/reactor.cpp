@@ -43,6 +43,7 @@ bool Reactor::turn() {
   parts_.engine.begin_turn(now_);
   const bool requests = parts_.sessions.drain_rings();
   parts_.engine.turn(now_);
+  parts_.sessions.take_opened();
   const bool moved = parts_.sessions.reap(now_);
   parts_.admin.turn(now_);
   parts_.sessions.publish();

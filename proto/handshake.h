@@ -103,6 +103,11 @@ static_assert(WireStruct<ArenaInfo> && sizeof(ArenaInfo) == 24);
 
 enum class RegionKind : std::uint16_t { host = 1, cuda = 2 };
 
+// Of an allocation or an event of a device, for another process: opaque.
+using IpcHandle = std::array<std::uint8_t, 64>;
+
+// cuda: after the runs come `event_count` handles of events, one for each operation slot. They are
+// the session's, so only its first region brings them.
 struct RegionRequest {
   std::uint32_t region;             // chosen by the client, 0..kRegionsPerSession-1
   std::uint16_t region_kind;        // RegionKind
@@ -110,11 +115,15 @@ struct RegionRequest {
   std::uint64_t offset_bytes;       // start of the region in its memory file or allocation
   std::uint64_t size_bytes;
   std::uint32_t rows;               // pages that fit
-  std::uint32_t registration;       // generation of the registration (cuda)
+  std::uint32_t registration;       // cuda: the client's count of registrations, from 1
   Uuid device;                      // cuda: device UUID
-  std::array<std::uint8_t, 64> ipc_handle;  // cuda
+  IpcHandle ipc_handle;             // cuda: of the allocation
+  std::uint64_t allocation_bytes;   // cuda
+  std::uint64_t buffer;             // cuda: the driver's number of the allocation
+  std::uint32_t event_count;        // cuda: 0 or kOpSlotsPerSession
+  std::uint32_t reserved;           // zero
 };
-static_assert(WireStruct<RegionRequest> && sizeof(RegionRequest) == 112);
+static_assert(WireStruct<RegionRequest> && sizeof(RegionRequest) == 136);
 
 struct LayoutRequest {
   std::uint16_t kind;

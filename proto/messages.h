@@ -44,6 +44,8 @@ inline constexpr std::uint8_t kFlagKeepLease = 1;     // store: lease the pages 
 inline constexpr std::uint8_t kFlagEveryAck = 2;      // store: also report the acks before the last
 inline constexpr std::uint8_t kFlagFromLease = 4;     // load: `lease` names the pages, not the area
 inline constexpr std::uint8_t kFlagMaxPrefix = 8;     // load: the longest present prefix is enough
+// store, load of a cuda region: not before the session's event of this operation slot is reached
+inline constexpr std::uint8_t kFlagAwaitEvent = 16;
 // RequestEntry::hint; of stores, for write_through_selective: eviction does not use it
 inline constexpr std::uint8_t kHintMayContinue = 1;   // the conversation may go on
 inline constexpr std::uint8_t kHintOneShot = 2;       // unlikely to be asked for again

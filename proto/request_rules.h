@@ -13,8 +13,8 @@ namespace hc {
 // The bits of RequestEntry::flags that a verb takes.
 constexpr std::uint8_t flags_of(Verb verb) {
   switch (verb) {
-    case Verb::store: return kFlagKeepLease | kFlagEveryAck;
-    case Verb::load: return kFlagMaxPrefix;
+    case Verb::store: return kFlagKeepLease | kFlagEveryAck | kFlagAwaitEvent;
+    case Verb::load: return kFlagMaxPrefix | kFlagAwaitEvent;
     case Verb::none:
     case Verb::reload:
     case Verb::pin:

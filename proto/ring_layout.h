@@ -64,7 +64,8 @@ struct ServerHeader {
   std::uint8_t pad4[60];
   std::uint32_t state;             // SessionState
   std::int32_t end_code;           // Code
-  std::uint8_t pad5[56];
+  std::uint32_t quiet;             // 1: ended, and nothing touches the client's memory any more
+  std::uint8_t pad5[52];
 };
 static_assert(WireStruct<ServerHeader> && sizeof(ServerHeader) == 384);
 static_assert(offsetof(ServerHeader, request_head) == 64);

@@ -78,6 +78,10 @@
   X(clear_family_forgotten) \
   X(stop_asked)
 
+// On the way of copies between a GPU and L2.
+#define HC_GPU_FAILPOINTS(X) \
+  X(gpu_batch_issued)
+
 #define HC_MUTANTS(X) \
   X(rows_before_flush) \
   X(failed_flush_believed) \
@@ -127,11 +131,20 @@
   X(drain_skipped) \
   X(one_round_is_enough)
 
+// Of copies between a GPU and L2 (daemon/gpu, client/gpu), for tests on the stand-in driver.
+#define HC_GPU_MUTANTS(X) \
+  X(copies_before_event) \
+  X(copy_done_when_issued) \
+  X(region_offset_dropped) \
+  X(shared_mapping_closed)
+
 namespace hc {
 
 #define HC_HOOK_ENTRY(name) name,
-enum class Failpoint { HC_FAILPOINTS(HC_HOOK_ENTRY) };
-enum class Mutant { HC_MUTANTS(HC_HOOK_ENTRY) HC_GROUP_MUTANTS(HC_HOOK_ENTRY) };
+enum class Failpoint { HC_FAILPOINTS(HC_HOOK_ENTRY) HC_GPU_FAILPOINTS(HC_HOOK_ENTRY) };
+enum class Mutant {
+  HC_MUTANTS(HC_HOOK_ENTRY) HC_GROUP_MUTANTS(HC_HOOK_ENTRY) HC_GPU_MUTANTS(HC_HOOK_ENTRY)
+};
 #undef HC_HOOK_ENTRY
 
 void pass_failpoint(Failpoint point);

@@ -170,6 +170,10 @@ Result<BenchPlan> make_plan(const BenchOptions& options) {
   plan.space = std::move(*space);
   plan.ranks = static_cast<std::uint16_t>(options.ranks);
   plan.runs = static_cast<std::uint32_t>(options.runs);
+  if (options.device != "host" && options.device != "cuda") {
+    return bad("--device: " + options.device + " is not allowed; host or cuda");
+  }
+  plan.device = options.device == "cuda" ? BenchDevice::cuda : BenchDevice::host;
   for (const KindSpec& kind : plan.space.kinds) {
     if (kind.payload_bytes < plan.runs) {
       return bad("--runs: " + std::to_string(plan.runs) + " is not allowed; kind " + kind.name +

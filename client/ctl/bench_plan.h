@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "client/ctl/rank_region.h"
 #include "client/ctl/reload_options.h"
 #include "client/ctl/trace.h"
 #include "proto/result.h"
@@ -29,6 +30,7 @@ struct BenchOptions {
   std::string hicached;
   std::string directory;         // where the temporary folder is made
   std::string disk_backend = "automatic";
+  std::string device = "host";
   std::uint64_t ranks = 2;
   std::uint64_t block_tokens = 512;
   std::uint64_t requests = 0;    // 0: all
@@ -44,6 +46,7 @@ struct BenchPlan {
   SpaceDescriptor space;          // tenant and weight version are set when the run begins
   std::uint16_t ranks = 1;
   std::uint32_t runs = 1;
+  BenchDevice device = BenchDevice::host;
   std::uint64_t l2_blocks = 0;
   std::uint64_t l2_bytes = 0;
   std::uint64_t l3_blocks = 0;    // N of the model

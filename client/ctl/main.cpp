@@ -137,6 +137,8 @@ void add_bench(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   replay->add_option("--runs", bench.runs, "pieces of a payload in a rank's memory")
       ->capture_default_str();
+  replay->add_option("--device", bench.device, "where the ranks' pages lie: host or cuda")
+      ->capture_default_str();
   add_reload(*replay, bench.reload);
   add_bench_daemon(*replay, bench);
   add_json(*replay, arguments);

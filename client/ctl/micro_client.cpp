@@ -69,7 +69,7 @@ Result<std::unique_ptr<MicroClient>> MicroClient::open(const std::string& socket
                                                        const SpaceDescriptor& space,
                                                        std::uint32_t rows) {
   std::unique_ptr<MicroClient> out(new MicroClient(rows));
-  auto region = RankRegion::make(space, rows, 1);
+  auto region = RankRegion::make(space, {.rows = rows});
   HC_TRY(region);
   out->region_ = std::make_unique<RankRegion>(std::move(*region));
   for (std::uint32_t row = 0; row < rows; ++row) {

@@ -137,6 +137,7 @@ hicache_code RankClient::submit(std::uint8_t verb, const Piece& piece,
   op.flags = is_store ? HICACHE_STORE_EVERY_ACK : HICACHE_LOAD_MAX_PREFIX;
   op.ack = is_store ? HICACHE_ACK_DURABLE : HICACHE_ACK_NONE;
   op.user_data = serial;
+  region_->prepare(op);
   Operation operation;
   operation.piece = piece;
   operation.verb = verb;

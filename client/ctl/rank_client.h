@@ -12,6 +12,7 @@
 
 #include "client/ctl/bench_plan.h"
 #include "client/ctl/rank_board.h"
+#include "client/ctl/rank_region.h"
 #include "client/hicache.h"
 
 namespace hc {
@@ -53,6 +54,8 @@ class RankClient {
   hicache_code settle();
   hicache_code close();
 
+  // Whose rows operations are on; outlives this.
+  void set_region(const RankRegion& region) { region_ = &region; }
   hicache_client* handle() const { return client_; }
   // Readable when completions may be there; collect takes them without waiting.
   int event_fd() const { return event_fd_; }
@@ -81,6 +84,7 @@ class RankClient {
   const Trace& trace_;
   const std::uint32_t rank_;
   RankTotals& totals_;
+  const RankRegion* region_ = nullptr;
   hicache_client* client_ = nullptr;
   int event_fd_ = -1;
   std::unordered_map<std::uint64_t, Operation> operations_;  // by serial number

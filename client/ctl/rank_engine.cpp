@@ -41,12 +41,15 @@ RankEngine::RankEngine(const RankSetup& setup, std::uint32_t rank)
       bytes_(setup.plan, setup.trace, rank_) {}
 
 hicache_code RankEngine::open(std::string& why) {
-  auto region = RankRegion::make(setup_.plan.space, setup_.plan.region_rows, setup_.plan.runs);
+  auto region = RankRegion::make(
+      setup_.plan.space,
+      {setup_.plan.region_rows, setup_.plan.runs, setup_.plan.device, rank_});
   if (!region) {
     why = region.error().message();
     return HICACHE_IO_ERROR;
   }
   region_.emplace(std::move(*region));
+  client_.set_region(*region_);
   hicache_code code = client_.open({setup_.plan.space, setup_.socket_path, setup_.weight_version,
                                     rank_, setup_.plan.ranks, 0});
   if (code == HICACHE_OK) {

@@ -2,12 +2,15 @@
 // rank_region: the memory that a rank's pages live in, in the place of a KV cache on a GPU.
 //
 // Each kind is cut into runs, as an engine cuts a page by layers: run r of page `row` lies in the
-// run's own area, at row * stride. Owner thread: the rank's only thread.
+// run's own area, at row * stride. Host memory, or memory of a GPU behind a mirror (device_rows).
+// Owner thread: the rank's only thread.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "client/ctl/device_rows.h"
 #include "client/ctl/stream.h"
 #include "client/hicache.h"
 #include "proto/result.h"
@@ -15,10 +18,17 @@
 
 namespace hc {
 
+enum class BenchDevice : std::uint8_t { host, cuda };
+
 class RankRegion {
  public:
-  static Result<RankRegion> make(const SpaceDescriptor& space, std::uint32_t rows,
-                                 std::uint32_t runs);
+  struct Shape {
+    std::uint32_t rows = 1;
+    std::uint32_t runs = 1;
+    BenchDevice device = BenchDevice::host;
+    std::uint32_t rank = 0;
+  };
+  static Result<RankRegion> make(const SpaceDescriptor& space, const Shape& shape);
   RankRegion(RankRegion&& other) noexcept;
   RankRegion& operator=(RankRegion&&) = delete;
   ~RankRegion();
@@ -26,6 +36,9 @@ class RankRegion {
   std::uint32_t rows() const { return rows_; }
   // Registers the memory as region `number` of the client.
   hicache_code attach(hicache_client* client, std::uint32_t number, std::uint32_t timeout_ms) const;
+
+  // What an operation on the rows has to say besides: whose work it must wait for.
+  void prepare(hicache_op& op) const;
 
   // Writes the stream into one payload of a row.
   void fill(std::uint32_t row, const StreamKey& key);
@@ -44,6 +57,10 @@ class RankRegion {
   };
   RankRegion(int fd, std::uint8_t* memory, std::uint64_t bytes, std::uint32_t rows)
       : fd_(fd), memory_(memory), bytes_(bytes), rows_(rows) {}
+  static Result<RankRegion> make_on_host(std::uint64_t bytes, const Shape& shape);
+  static Result<RankRegion> make_on_device(std::uint64_t bytes, const Shape& shape);
+  void push(std::uint32_t row, std::uint16_t kind) const;
+  void pull(std::uint32_t row, std::uint16_t kind) const;
   std::uint8_t* at(const Run& run, std::uint32_t row) const {
     return memory_ + run.area_offset + row * run.stride;
   }
@@ -53,6 +70,7 @@ class RankRegion {
   std::uint64_t bytes_;
   std::uint32_t rows_;
   std::vector<std::vector<Run>> kinds_;
+  std::unique_ptr<DeviceRows> device_;  // then memory_ is its mirror
 };
 
 }  // namespace hc

@@ -201,6 +201,7 @@ hicache_code ReloadClient::load(std::span<const hicache_page> pages, std::uint32
     op.deadline_ms = kOpMs;
     op.flags = HICACHE_LOAD_MAX_PREFIX;
     op.user_data = kOwnTag | next_tag_++;
+    region_->prepare(op);
     std::uint64_t op_id = 0;
     const std::uint64_t submitted_ns = monotonic_ns();
     done = {};
@@ -231,6 +232,7 @@ hicache_code ReloadClient::try_store(std::span<const hicache_page> path, std::si
   hicache_op op{};
   op.deadline_ms = kOpMs;
   op.user_data = kStoreTag | next_tag_++;
+  region_->prepare(op);
   const hicache_code code =
       hicache_group_store(group_, &op, path.data(), path.size(), first, &store);
   return code == HICACHE_OK && store == 0 ? end_of(op.user_data) : code;
@@ -240,6 +242,7 @@ hicache_code ReloadClient::try_plain_store(std::span<const hicache_page> pages) 
   hicache_op op{};
   op.deadline_ms = kOpMs;
   op.user_data = kOwnTag | next_tag_++;
+  region_->prepare(op);
   std::uint64_t op_id = 0;
   const hicache_code code =
       hicache_store(client_.handle(), &op, pages.data(), pages.size(), &op_id);

@@ -27,6 +27,8 @@ class ReloadClient {
   ReloadClient& operator=(const ReloadClient&) = delete;
 
   // Attaches with the quota, opens the group and meets the other ranks.
+  // Whose rows operations are on; outlives this.
+  void set_region(const RankRegion& region) { region_ = &region; }
   hicache_code open(std::string& why);
   hicache_code join(std::uint32_t timeout_ms, bool& kept);
   // Group, then client.
@@ -72,6 +74,7 @@ class ReloadClient {
   const std::uint32_t rank_;
   ReloadTotals& totals_;
   RankTotals& bytes_;
+const RankRegion* region_ = nullptr;
   RankClient client_;
   EngineReduce reduce_;
   ChaosDraws draws_;

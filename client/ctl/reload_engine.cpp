@@ -45,12 +45,15 @@ int ReloadEngine::event_fd() const {
 }
 
 hicache_code ReloadEngine::open(std::string& why) {
-  auto region = RankRegion::make(setup_.plan.space, setup_.plan.region_rows, setup_.plan.runs);
+  auto region = RankRegion::make(
+      setup_.plan.space,
+      {setup_.plan.region_rows, setup_.plan.runs, setup_.plan.device, rank_});
   if (!region) {
     why = region.error().message();
     return HICACHE_IO_ERROR;
   }
   region_.emplace(std::move(*region));
+  client_.set_region(*region_);
   contents_.spoil(*region_, kNobodysRow);
   hicache_code code = client_.open(why);
   if (code == HICACHE_OK) {

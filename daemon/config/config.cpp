@@ -47,6 +47,16 @@ std::string render_value(const Config& config, const ConfigKey& key) {
 
 }  // namespace
 
+const char* gpu_transfer_name(GpuTransfer transfer) {
+  switch (transfer) {
+    case GpuTransfer::automatic: return "auto";
+    case GpuTransfer::ipc: return "ipc";
+    case GpuTransfer::rank: return "rank";
+    case GpuTransfer::off: return "off";
+  }
+  HC_UNREACHABLE();
+}
+
 const char* spill_policy_name(SpillPolicy policy) {
   switch (policy) {
     case SpillPolicy::write_through: return "write_through";

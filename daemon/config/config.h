@@ -23,6 +23,8 @@ struct VolumeConfig {
   std::uint64_t inflight_bytes = 0;  // 0: l3.io_inflight_bytes
 };
 
+// Who copies between a GPU and L2: the daemon (ipc), or the engine's rank; off: nobody.
+enum class GpuTransfer : std::uint8_t { automatic, ipc, rank, off };
 enum class LoadVerify : std::uint8_t { before, lazy };
 // When a stored page goes to disk: at once; once it has proved its use; when it leaves memory.
 enum class SpillPolicy : std::uint8_t { write_through, selective, write_back };
@@ -32,6 +34,7 @@ const char* cold_start_name(ColdStart mode);
 Result<ColdStart> parse_cold_start(const std::string& name);
 const char* disk_backend_name(DiskBackend backend);
 const char* spill_policy_name(SpillPolicy policy);
+const char* gpu_transfer_name(GpuTransfer transfer);
 
 struct Config {
   // [daemon]
@@ -71,6 +74,10 @@ struct Config {
   // [cold_start]
   ColdStart cold_start = ColdStart::clear;
   LoadVerify load_verify = LoadVerify::before;
+
+  // [gpu]
+  GpuTransfer gpu_transfer = GpuTransfer::automatic;
+  std::string gpu_library = "libcuda.so.1";     // the CUDA driver: a name or a path
 
   // [limits]
   std::uint32_t sessions_max = 64;

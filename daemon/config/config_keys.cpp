@@ -52,6 +52,14 @@ Result<void> check_runtime_dir(const std::string& path) {
 
 Result<void> check_tenant(const std::string& tenant) { return check_length(tenant, kNameBytesMax); }
 
+// A name is for the dynamic linker to find.
+Result<void> check_library(const std::string& name) {
+  HC_TRY_VOID(check_length(name, kPathBytesMax));
+  const bool is_path = name.find('/') != std::string::npos;
+  return is_path && name.front() != '/' ? bad_value("must be a name or an absolute path")
+                                        : Result<void>();
+}
+
 Result<void> check_log_level(const std::string& level) {
   if (level == "debug" || level == "info" || level == "warn" || level == "error") {
     return {};
@@ -115,6 +123,20 @@ Result<void> set_spill_policy(Config& config, const std::string& word) {
   return bad_value("must be write_through, write_through_selective or write_back");
 }
 
+Result<void> set_gpu_transfer(Config& config, const std::string& word) {
+  for (const auto transfer :
+       {GpuTransfer::automatic, GpuTransfer::ipc, GpuTransfer::rank, GpuTransfer::off}) {
+    if (word == gpu_transfer_name(transfer)) {
+      config.gpu_transfer = transfer;
+      return {};
+    }
+  }
+  return bad_value("must be auto, ipc, rank or off");
+}
+
+const char* get_gpu_transfer(const Config& config) {
+  return gpu_transfer_name(config.gpu_transfer);
+}
 const char* get_spill_policy(const Config& config) {
   return spill_policy_name(config.spill_policy);
 }
@@ -129,7 +151,7 @@ const char* get_disk_backend(const Config& config) {
   return disk_backend_name(config.disk_backend);
 }
 
-const std::array<ConfigKey, 29> kKeys{{
+const std::array<ConfigKey, 31> kKeys{{
     {"daemon", "runtime_dir", TextKey{&Config::runtime_dir, check_runtime_dir}},
     {"daemon", "log_level", TextKey{&Config::log_level, check_log_level}},
     {"daemon", "tenant", TextKey{&Config::tenant, check_tenant}},
@@ -158,6 +180,8 @@ const std::array<ConfigKey, 29> kKeys{{
     {"l3", "missing_volume", ChoiceKey{set_missing_volume, get_missing_volume}},
     {"cold_start", "mode", ChoiceKey{set_cold_start, get_cold_start}},
     {"cold_start", "load_verify", ChoiceKey{set_load_verify, get_load_verify}},
+    {"gpu", "transfer", ChoiceKey{set_gpu_transfer, get_gpu_transfer}},
+    {"gpu", "library", TextKey{&Config::gpu_library, check_library}},
     {"limits", "sessions_max", NumberKey{&Config::sessions_max, 1, kSessionsMax}},
 }};
 

@@ -1,34 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
-// copy_desk: the queue in front of the copier.
+// copy_desk: the queues in front of the copier.
 #include "daemon/engine/copy_desk.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "daemon/engine/works.h"
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
-CopyDesk::CopyDesk(Works& works) : works_(works), tasks_(kCopyJobsMax) {
-  for (std::uint32_t i = kCopyJobsMax; i-- > 0;) {
-    free_tasks_.push_back(i);
-  }
-}
+CopyDesk::CopyDesk(Works& works) : works_(works), queues_(works.core.copier.lanes()) {}
 
 void CopyDesk::copy(std::uint32_t item) {
   const Item& entry = works_.core.ops.item(item);
-  ++works_.core.ops.op(entry.op).copies;
-  queue_.push_back({item, entry.part});
+  Op& op = works_.core.ops.op(entry.op);
+  ++op.copies;
+  if (op.has_flag(kFlagAwaitEvent) && !op.client_ready && !HC_MUTANT(copies_before_event)) {
+    park(item);
+  } else {
+    enqueue({Step::move, item, entry.part});
+  }
 }
 
-void CopyDesk::sum(PartRef ref) { queue_.push_back({kNone32, ref}); }
+void CopyDesk::sum(PartRef ref) { enqueue({Step::sum_read, kNone32, ref}); }
 
-void CopyDesk::fill_runs(Task& task, const Queued& queued) {
-  task.runs.clear();
-  if (queued.item == kNone32) {
+// The first of an operation asks; the answer lets all of them go.
+void CopyDesk::park(std::uint32_t item) {
+  const std::uint32_t index = works_.core.ops.item(item).op;
+  Op& op = works_.core.ops.op(index);
+  op.parked.push_back(item);
+  if (op.awaits_client) {
     return;
   }
-  const Item& item = works_.core.ops.item(queued.item);
+  op.awaits_client = true;
+  const EngineSession* session = works_.core.sessions.find(op.session);
+  HC_CHECK(session != nullptr);
+  CopyJob job;
+  job.kind = CopyKind::await;
+  job.mapping = session->regions[op.request.entry.region].mapping;
+  job.to_device = op.verb() == Verb::load;
+  job.event = op.request.entry.op_slot;
+  job.ticket = take_task();
+  Task& task = tasks_[job.ticket];
+  task.what = {Step::await, kNone32, {}};
+  task.op = index;
+  task.use = op.use;
+  ++running_;
+  HC_CHECK(works_.core.copier.submit(job) == Code::ok);
+}
+
+void CopyDesk::enqueue(const Queued& queued) {
+  const std::uint32_t lane = works_.core.copier.lane_of(job_of(queued));
+  queues_[lane].push_back(queued);
+  ++queued_;
+}
+
+std::uint32_t CopyDesk::take_task() {
+  if (free_tasks_.empty()) {
+    tasks_.emplace_back();
+    return static_cast<std::uint32_t>(tasks_.size() - 1);
+  }
+  const std::uint32_t index = free_tasks_.back();
+  free_tasks_.pop_back();
+  return index;
+}
+
+void CopyDesk::fill_runs(Task& task) {
+  task.runs.clear();
+  if (task.what.step != Step::move) {
+    return;
+  }
+  const Item& item = works_.core.ops.item(task.what.item);
   const Op& op = works_.core.ops.op(item.op);
   EngineSession* session = works_.core.sessions.find(op.session);
   HC_CHECK(session != nullptr);
@@ -41,47 +85,56 @@ void CopyDesk::fill_runs(Task& task, const Queued& queued) {
   }
 }
 
-bool CopyDesk::start(const Queued& queued) {
-  if (free_tasks_.empty()) {
-    return false;
-  }
+// Without runs and ticket.
+CopyJob CopyDesk::job_of(const Queued& queued) const {
   Core& core = works_.core;
-  const std::uint32_t index = free_tasks_.back();
-  Task& task = tasks_[index];
-  task.item = queued.item;
-  task.part = queued.part;
-  task.is_sum = queued.item == kNone32;
-  fill_runs(task, queued);
-  const Part& part = core.catalog->part(queued.part);
-  FramePool& frames = core.frames_of(queued.part);
-  const std::uint16_t kind = core.family_of(queued.part).kind_of(
-      core.catalog->part_of(queued.part));
   CopyJob job;
-  job.kind = task.is_sum ? CopyKind::sum
-             : core.ops.item(queued.item).role == ItemRole::filler ? CopyKind::gather
-                                                                  : CopyKind::scatter;
-  job.frame = frames.payload(job.kind == CopyKind::gather ? core.ops.item(queued.item).frame
-                                                          : part.frame);
+  FrameId frame = core.catalog->part(queued.part).frame;
+  if (queued.step != Step::sum_read) {
+    const Item& item = core.ops.item(queued.item);
+    const Op& op = core.ops.op(item.op);
+    frame = item.role == ItemRole::filler ? item.frame : frame;
+    if (queued.step == Step::move) {
+      job.kind = item.role == ItemRole::filler ? CopyKind::gather : CopyKind::scatter;
+      job.mapping =
+          core.sessions.find(op.session)->regions[op.request.entry.region].mapping;
+    }
+  }
+  const std::uint16_t kind =
+      core.family_of(queued.part).kind_of(core.catalog->part_of(queued.part));
+  job.frame = core.frames_of(queued.part).payload(frame);
   job.payload_bytes = core.payload_bytes(queued.part);
   job.padded_bytes = core.family_of(queued.part).arenas->frame_bytes(kind) - kBlockBytes;
+  return job;
+}
+
+bool CopyDesk::start(const Queued& queued) {
+  CopyJob job = job_of(queued);
+  const std::uint32_t index = take_task();
+  Task& task = tasks_[index];
+  task.what = queued;
+  fill_runs(task);
   job.runs = task.runs;
   job.ticket = index;
-  if (core.copier.submit(job) != Code::ok) {
+  if (works_.core.copier.submit(job) != Code::ok) {
+    free_tasks_.push_back(index);
     return false;
   }
-  free_tasks_.pop_back();
   ++running_;
   return true;
 }
 
 void CopyDesk::drop_queued(std::uint32_t op) {
-  std::vector<std::uint32_t> dropped;
-  for (auto at = queue_.begin(); at != queue_.end();) {
-    if (at->item != kNone32 && works_.core.ops.item(at->item).op == op) {
-      dropped.push_back(at->item);
-      at = queue_.erase(at);
-    } else {
-      ++at;
+  std::vector<std::uint32_t> dropped = std::exchange(works_.core.ops.op(op).parked, {});
+  for (std::deque<Queued>& queue : queues_) {
+    for (auto at = queue.begin(); at != queue.end();) {
+      if (at->item != kNone32 && works_.core.ops.item(at->item).op == op) {
+        dropped.push_back(at->item);
+        at = queue.erase(at);
+        --queued_;
+      } else {
+        ++at;
+      }
     }
   }
   for (const std::uint32_t item : dropped) {
@@ -90,21 +143,48 @@ void CopyDesk::drop_queued(std::uint32_t op) {
   }
 }
 
+// The client's work is done, or will never be: its device has failed.
+void CopyDesk::finish_await(const Task& task, Code code) {
+  Op& op = works_.core.ops.op(task.op);
+  if (!op.in_use || op.use != task.use) {
+    return;  // it has ended meanwhile
+  }
+  op.client_ready = true;
+  const std::vector<std::uint32_t> parked = std::exchange(op.parked, {});
+  for (const std::uint32_t item : parked) {
+    if (code == Code::ok) {
+      enqueue({Step::move, item, works_.core.ops.item(item).part});
+    } else {
+      --op.copies;
+      works_.events->copy_done(item, code, 0);
+    }
+  }
+}
+
 void CopyDesk::finish(const CopyCompletion& completion) {
   const auto index = static_cast<std::uint32_t>(completion.ticket);
   HC_CHECK(index < tasks_.size());
-  Task& task = tasks_[index];
   HC_CHECK(running_ > 0);
   --running_;
   free_tasks_.push_back(index);
-  if (task.is_sum) {
-    works_.fills.on_sum(task.part, completion.payload_crc);
+  const Task& task = tasks_[index];
+  const Queued what = task.what;
+  if (what.step == Step::await) {
+    finish_await(Task{what, task.op, task.use, {}}, completion.code);
     return;
   }
-  Op& op = works_.core.ops.op(works_.core.ops.item(task.item).op);
+  if (what.step == Step::sum_read) {
+    works_.fills.on_sum(what.part, completion.payload_crc);
+    return;
+  }
+  if (what.step == Step::move && completion.code == Code::ok && !completion.summed) {
+    enqueue({Step::sum_filled, what.item, what.part});
+    return;
+  }
+  Op& op = works_.core.ops.op(works_.core.ops.item(what.item).op);
   HC_CHECK(op.copies > 0);
   --op.copies;
-  works_.events->copy_done(task.item, completion.code, completion.payload_crc);
+  works_.events->copy_done(what.item, completion.code, completion.payload_crc);
 }
 
 void CopyDesk::turn() {
@@ -117,8 +197,11 @@ void CopyDesk::turn() {
   for (const CopyCompletion& completion : completions_) {
     finish(completion);
   }
-  while (!queue_.empty() && start(queue_.front())) {
-    queue_.pop_front();
+  for (std::deque<Queued>& queue : queues_) {
+    while (!queue.empty() && start(queue.front())) {
+      queue.pop_front();
+      --queued_;
+    }
   }
   in_turn_ = false;
 }

@@ -16,9 +16,7 @@ Engine::Engine(Disk& disk, Index& index, Copier& copier, CompletionSink& sink,
           disk, IoQueueOptions{options.io_inflight_bytes, options.io_timeout_ms,
                                options.volume_inflight_bytes})),
       core_(std::make_unique<Core>(*io_, index, copier, sink, options)) {
-  ArenaOptions& arenas = core_->options.spaces.arenas;
-  arenas.on_mapped = [this](std::span<std::uint8_t> bytes) { disk_.add_memory(bytes); };
-  arenas.on_unmapping = [this](std::span<std::uint8_t> bytes) { disk_.drop_memory(bytes); };
+  watch_arenas();
 }
 
 Engine::~Engine() = default;

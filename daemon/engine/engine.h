@@ -120,6 +120,7 @@ class Engine {
   void turn_superblock() HC_REACTOR;
   void count_io() HC_REACTOR;
   void on_superblock(const IoEvent& event) HC_REACTOR;
+  void watch_arenas();
   void turn_loading() HC_REACTOR;
   void turn_scan_behind() HC_REACTOR;
   void turn_rebuild() HC_REACTOR;

@@ -8,6 +8,19 @@
 
 namespace hc {
 
+// Memory of frames is known to the disk and to the copier as long as it is mapped.
+void Engine::watch_arenas() {
+  ArenaOptions& arenas = core_->options.spaces.arenas;
+  arenas.on_mapped = [this](std::span<std::uint8_t> bytes, std::uint32_t frame_bytes) {
+    disk_.add_memory(bytes);
+    core_->copier.add_memory(bytes, frame_bytes);
+  };
+  arenas.on_unmapping = [this](std::span<std::uint8_t> bytes) {
+    core_->copier.drop_memory(bytes);
+    disk_.drop_memory(bytes);
+  };
+}
+
 Result<void> Engine::open(const Uuid& new_uuid) {
   HC_CHECK(state_ == EngineState::closed);
   auto superblock = SuperblockFile::open(disk_, new_uuid);

@@ -38,8 +38,10 @@ struct Op {
   bool late_sent = false;
   bool stalled = false;              // load: wants a frame and got none
   bool waits = false;                // of a session with quota: for room, holding nothing
+  bool awaits_client = false;        // asked whether the client's work on its memory is done
+  bool client_ready = false;         // it is
   std::uint32_t use = 0;             // raised at every reuse of the record
-  std::uint32_t copies = 0;          // queued or running copies on client memory
+  std::uint32_t copies = 0;          // parked, queued or running copies on client memory
   std::uint32_t resident_left = 0;   // store: items that have not reached the state
   std::uint32_t written_left = 0;
   std::uint32_t durable_left = 0;
@@ -58,6 +60,7 @@ struct Op {
   bool held_back = false;            // store: a part stays off the disk, and more was asked for
   bool lease_reported = false;       // the client knows the lease: it stays when the rest fails
   std::vector<std::uint32_t> items;  // items in use
+  std::vector<std::uint32_t> parked; // those whose copies wait for the client
   std::vector<PageId> held;          // pages this operation holds
   std::vector<std::uint8_t> from_disk;   // per page: 1 when a part was read from disk
   std::vector<std::uint8_t> copied_in;   // store, per page: 1 when a part is this operation's copy

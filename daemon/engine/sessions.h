@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "daemon/engine/flush_ledger.h"
+#include "daemon/gpu/copier.h"
 #include "proto/handshake.h"
 #include "proto/ids.h"
 
@@ -23,7 +24,10 @@ struct RegionLayout {
 
 struct EngineRegion {
   bool present = false;
-  std::uint8_t* base = nullptr;     // of the region, as mapped by the daemon
+  MappingId mapping = kHostMapping; // of the copier; host memory has none
+  std::uint64_t base = 0;           // of the region: where the daemon has it, or from the mapping's
+                                    // begin
+  bool has_events = false;          // its client can say when its own work there is done
   std::uint64_t size_bytes = 0;
   std::uint32_t rows = 0;
   std::uint32_t users = 0;          // operations that name it and have not ended

@@ -3,28 +3,45 @@
 //
 // A job copies between scattered runs of client memory and one contiguous frame, or only sums a
 // frame. The memory of a job belongs to the copier until its completion was polled. Client memory
-// that can't be touched (truncated under us) ends the job with memory_fault, nothing else.
+// that can't be touched (truncated under us) ends the job with memory_fault, nothing else; a device
+// that fails ends it with io_error.
+//
+// Jobs that may wait for each other share a lane: host memory is one, each direction of a device
+// another. A full lane is busy for its own jobs only.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "proto/ids.h"
 #include "proto/limits.h"
 #include "proto/status.h"
 
 namespace hc {
 
 enum class CopyKind : std::uint8_t {
-  gather,   // client runs -> frame, summed in the same pass (store)
+  gather,   // client runs -> frame (store)
   scatter,  // frame -> client runs (load)
   sum,      // frame only (verify)
+  await,    // no copy: ends when the client's own work on its memory is done
 };
 
+// Client memory that the copier has opened itself: a number that it has given out.
+using MappingId = std::uint32_t;
+inline constexpr MappingId kHostMapping = kNone32;  // host memory, mapped by the session layer
+
 struct CopyRun {
-  std::uint8_t* data = nullptr;  // client memory as mapped by the daemon
+  std::uint64_t address = 0;  // host: where the daemon has it; else bytes from the mapping's begin
   std::uint64_t size_bytes = 0;
 };
+
+inline CopyRun host_run(std::uint8_t* data, std::uint64_t size_bytes) {
+  return {reinterpret_cast<std::uintptr_t>(data), size_bytes};
+}
+inline std::uint8_t* host_address(const CopyRun& run) {
+  return reinterpret_cast<std::uint8_t*>(static_cast<std::uintptr_t>(run.address));
+}
 
 struct CopyJob {
   CopyKind kind = CopyKind::sum;
@@ -33,21 +50,32 @@ struct CopyJob {
   std::uint64_t padded_bytes = 0;         // gather: zeroed from payload_bytes up to here
   std::span<const CopyRun> runs;          // must stay valid until the completion; empty for sum
   std::uint64_t ticket = 0;
+  MappingId mapping = kHostMapping;       // of the runs; await: of the event
+  bool to_device = false;                 // await: which lane it is of
+  std::uint16_t event = 0;                // await: index among the events of the mapping
 };
 
 struct CopyCompletion {
   std::uint64_t ticket = 0;
-  Code code = Code::ok;             // ok or memory_fault
+  Code code = Code::ok;             // ok, memory_fault, io_error; await also cancelled
   std::uint32_t payload_crc = 0;    // gather and sum
+  bool summed = true;               // false: of a gather the frame is still to be summed
 };
 
 class Copier {
  public:
   virtual ~Copier() = default;
-  virtual Code submit(const CopyJob& job) = 0;  // busy when kCopyJobsMax are in flight
+  // Numbers from 0; sums are of lane 0.
+  virtual std::uint32_t lanes() const { return 1; }
+  virtual std::uint32_t lane_of(const CopyJob& /*job*/) const { return 0; }
+  virtual Code submit(const CopyJob& job) = 0;  // busy: the lane is full; an await never is
   virtual void poll(std::vector<CopyCompletion>& out) = 0;
   virtual void wait() = 0;                      // until poll would answer; at stop only
   virtual std::uint32_t in_flight() const = 0;
+
+  // Memory of frames comes, is about to go: the copier may make its copies of it faster.
+  virtual void add_memory(std::span<std::uint8_t> /*arena*/, std::uint32_t /*frame_bytes*/) {}
+  virtual void drop_memory(std::span<std::uint8_t> /*arena*/) {}
 };
 
 }  // namespace hc

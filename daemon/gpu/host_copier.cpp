@@ -25,20 +25,20 @@ struct RunCopy {
 
 void gather_run(void* argument) {
   auto& copy = *static_cast<RunCopy*>(argument);
-  copy.crc = copy_crc32c(copy.frame, {copy.run.data, copy.run.size_bytes}, copy.crc);
+  copy.crc = copy_crc32c(copy.frame, {host_address(copy.run), copy.run.size_bytes}, copy.crc);
 }
 
 void scatter_run(void* argument) {
   const auto& copy = *static_cast<const RunCopy*>(argument);
-  stream_copy(copy.run.data, copy.frame, copy.run.size_bytes);
+  stream_copy(host_address(copy.run), copy.frame, copy.run.size_bytes);
 }
 
 CopyCompletion copy_runs(const CopyJob& job, void (*body)(void*)) {
   RunCopy copy{job.frame, {}, 0};
   for (const CopyRun& run : job.runs) {
     copy.run = run;
-    if (!run_guarded({run.data, run.size_bytes}, body, &copy)) {
-      return {job.ticket, Code::memory_fault, 0};
+    if (!run_guarded({host_address(run), run.size_bytes}, body, &copy)) {
+      return {job.ticket, Code::memory_fault};
     }
     copy.frame += run.size_bytes;
   }
@@ -56,6 +56,7 @@ CopyCompletion run_job(const CopyJob& job) {
     case CopyKind::scatter: return copy_runs(job, scatter_run);
     case CopyKind::sum:
       return {job.ticket, Code::ok, crc32c({job.frame, job.payload_bytes})};
+    case CopyKind::await: break;  // host memory has no work of its own
   }
   HC_UNREACHABLE();
 }
@@ -63,10 +64,10 @@ CopyCompletion run_job(const CopyJob& job) {
 void check_job(const CopyJob& job) {
   std::uint64_t total_bytes = 0;
   for (const CopyRun& run : job.runs) {
-    HC_CHECK(run.data != nullptr && run.size_bytes > 0);
+    HC_CHECK(run.address != 0 && run.size_bytes > 0);
     total_bytes += run.size_bytes;
   }
-  HC_CHECK(job.frame != nullptr);
+  HC_CHECK(job.frame != nullptr && job.mapping == kHostMapping);
   HC_CHECK(job.kind == CopyKind::sum ? job.runs.empty() : total_bytes == job.payload_bytes);
 }
 

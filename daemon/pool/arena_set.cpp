@@ -103,7 +103,7 @@ Result<void> ArenaSet::add_kind(const KindFrames& spec, std::uint64_t first_gene
     const ArenaInfo info{spec.kind, 0, first, count, kind.frame_bytes, first_generation + first};
     arenas_.push_back(Arena{info, std::move(*file), std::move(*region)});
     if (options.on_mapped) {
-      options.on_mapped(arenas_.back().region.writable_bytes());
+      options.on_mapped(arenas_.back().region.writable_bytes(), kind.frame_bytes);
     }
   }
   kinds_.push_back(kind);

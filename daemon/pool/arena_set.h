@@ -33,8 +33,8 @@ struct ArenaOptions {
   bool commit_memory = true;               // shortage is an error here, never a later signal
   std::uint32_t prefault_threads = 0;      // that allocate it; 0: one per processor
   std::function<void()> on_progress;       // called between pieces of the allocation
-  // Told of each arena's memory: mapped, and about to be unmapped.
-  std::function<void(std::span<std::uint8_t>)> on_mapped;
+  // Told of each arena's memory: mapped (and the size of its frames), and about to be unmapped.
+  std::function<void(std::span<std::uint8_t>, std::uint32_t frame_bytes)> on_mapped;
   std::function<void(std::span<std::uint8_t>)> on_unmapping;
   std::function<FreeMemory()> free_memory = [] { return hc::free_memory(); };
 };

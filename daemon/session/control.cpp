@@ -12,11 +12,12 @@ namespace hc {
 
 namespace {
 
-Result<void> check_region_file(const std::vector<UniqueFd>& fds) {
-  if (fds.size() != 1) {
+Result<void> check_region_file(const RegionBody& body, const std::vector<UniqueFd>& fds) {
+  const std::size_t wanted = body.is_cuda() ? 0 : 1;
+  if (fds.size() != wanted) {
     return make_error(Code::bad_argument, "register_region: came with " +
-                                              std::to_string(fds.size()) +
-                                              " descriptors, needs one memory file");
+                                              std::to_string(fds.size()) + " descriptors, needs " +
+                                              (body.is_cuda() ? "none" : "one memory file"));
   }
   return {};
 }
@@ -108,8 +109,11 @@ Result<void> SessionServer::try_region(const SpaceDescriptor& space,
                                        std::vector<UniqueFd>& fds) {
   auto parsed = parse_region(body);
   HC_TRY(parsed);
-  HC_TRY_VOID(check_region_file(fds));
+  HC_TRY_VOID(check_region_file(*parsed, fds));
   HC_TRY_VOID(judge_region(*parsed, space));
+  if (parsed->is_cuda()) {
+    return check_devices();
+  }
   auto mapped = map_region(parsed->request, fds[0]);
   HC_TRY(mapped);
   regions_.dispose(std::make_shared<ClientRegion>(std::move(*mapped)));
@@ -127,13 +131,12 @@ void SessionServer::register_region(Session& session, const MessageHeader& heade
   const std::uint32_t number = parsed->request.region;
   EngineSession* engine_session = engine_->core().sessions.find(session.engine_id);
   HC_CHECK(engine_session != nullptr);
-  if (auto sound = check_region_file(fds); !sound) {
+  if (auto sound = check_region_file(*parsed, fds); !sound) {
     reply(session, header, sound);
     return;
   }
-  if (engine_session->regions[number].present) {
-    reply(session, header, make_error(Code::bad_argument, "region = " + std::to_string(number) +
-                                                              ": is registered already"));
+  if (auto is_free = check_region_is_free(session, number); !is_free) {
+    reply(session, header, is_free);
     return;
   }
   auto region = judge_region(*parsed, engine_->core().family_of(session.space).descriptor);
@@ -141,12 +144,18 @@ void SessionServer::register_region(Session& session, const MessageHeader& heade
     reply(session, header, region.error());
     return;
   }
+  if (parsed->is_cuda()) {
+    if (auto begun = open_region(session, header, *parsed, std::move(*region)); !begun) {
+      reply(session, header, begun);
+    }
+    return;  // answered when it is open
+  }
   auto mapped = map_region(parsed->request, fds[0]);
   if (!mapped) {
     reply(session, header, mapped.error());
     return;
   }
-  region->base = mapped->map.writable_bytes().data();
+  region->base = reinterpret_cast<std::uintptr_t>(mapped->map->writable_bytes().data());
   engine_session->regions[number] = std::move(*region);
   session.regions[number].emplace(std::move(*mapped));
   ++engine_->core().counters.regions_registered;
@@ -176,10 +185,7 @@ void SessionServer::unregister_region(Session& session, const MessageHeader& hea
                                                       " operations name it"));
     return;
   }
-  region = EngineRegion{};
-  regions_.dispose(
-      std::make_shared<ClientRegion>(std::move(*session.regions[request.region])));
-  session.regions[request.region].reset();
+  drop_region(session, request.region);
   reply(session, header, {});
 }
 

@@ -65,6 +65,9 @@ bool region_is_valid(const RequestEntry& entry, const EngineSession& session,
   if (entry.region >= kRegionsPerSession || !session.regions[entry.region].present) {
     return false;
   }
+  if ((entry.flags & kFlagAwaitEvent) != 0 && !session.regions[entry.region].has_events) {
+    return false;
+  }
   for (std::size_t kind = 0; kind < space.kinds.size(); ++kind) {
     if (takes_part(entry.kind_mask, kind) && !session.regions[entry.region].layouts[kind].present) {
       return false;

@@ -52,12 +52,11 @@ void SessionServer::unmap(Session& session) {
   EngineSession* engine_session = engine_->core().sessions.find(session.engine_id);
   HC_CHECK(engine_session != nullptr && engine_session->ops == 0);
   for (std::uint32_t i = 0; i < kRegionsPerSession; ++i) {
-    engine_session->regions[i] = EngineRegion{};
-    if (session.regions[i]) {
-      regions_.dispose(std::make_shared<ClientRegion>(std::move(*session.regions[i])));
-      session.regions[i].reset();
-    }
+    drop_region(session, i);
   }
+  session.pending_regions.clear();  // what comes of them is closed when it comes
+  // What tells the client that its memory is its own comes after the fact.
+  store_release(session.rings->server_header().quiet, 1U);
 }
 
 // What the client was told by completions comes before what its socket tells it.

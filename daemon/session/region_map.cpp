@@ -75,9 +75,17 @@ Result<RegionBody> parse_region(std::span<const std::uint8_t> body) {
     return out_of_range("region", request.region,
                         "0.." + std::to_string(kRegionsPerSession - 1));
   }
-  if (request.region_kind != static_cast<std::uint16_t>(RegionKind::host)) {
-    return make_error(Code::unsupported, "region_kind = " + std::to_string(request.region_kind) +
-                                             ": this daemon copies host memory (1) only");
+  const bool is_host = request.region_kind == static_cast<std::uint16_t>(RegionKind::host);
+  if (!is_host && !out.is_cuda()) {
+    return out_of_range("region_kind", request.region_kind, "1 (host) or 2 (cuda)");
+  }
+  const bool has_events = out.is_cuda() && request.event_count == kOpSlotsPerSession;
+  if (request.event_count != 0 && !has_events) {
+    return out_of_range("event_count", request.event_count,
+                        "0 or, of a cuda region, " + std::to_string(kOpSlotsPerSession));
+  }
+  if (request.reserved != 0) {
+    return out_of_range("reserved", request.reserved, "0");
   }
   if (request.layout_count == 0 || request.layout_count > kKindsMax) {
     return out_of_range("layout_count", request.layout_count,
@@ -100,19 +108,25 @@ Result<RegionBody> parse_region(std::span<const std::uint8_t> body) {
     runs += layout.run_count;
     out.layouts.push_back(layout);
   }
-  if (body.size() != runs * sizeof(LayoutRun)) {
+  const std::size_t run_bytes = runs * sizeof(LayoutRun);
+  if (body.size() != run_bytes + request.event_count * sizeof(IpcHandle)) {
     return make_error(Code::bad_argument, "register_region: " + std::to_string(runs) +
                                               " runs announced, " + std::to_string(body.size()) +
                                               " bytes sent");
   }
   out.runs.resize(runs);
-  std::memcpy(out.runs.data(), body.data(), body.size());
+  std::memcpy(out.runs.data(), body.data(), run_bytes);
+  out.events.resize(request.event_count);
+  if (has_events) {
+    std::memcpy(out.events.data(), body.data() + run_bytes, body.size() - run_bytes);
+  }
   return out;
 }
 
 Result<EngineRegion> judge_region(const RegionBody& body, const SpaceDescriptor& space) {
   const RegionRequest& request = body.request;
-  if (request.size_bytes == 0 || request.offset_bytes % kBlockBytes != 0) {
+  if (request.size_bytes == 0 ||
+      (!body.is_cuda() && request.offset_bytes % kBlockBytes != 0)) {
     return make_error(Code::bad_argument,
                       "region: size_bytes = " + std::to_string(request.size_bytes) +
                           ", offset_bytes = " + std::to_string(request.offset_bytes) +
@@ -161,7 +175,7 @@ Result<ClientRegion> map_region(const RegionRequest& request, const UniqueFd& fi
   options.read_only = false;
   auto map = Region::map(memory->fd(), options);
   HC_TRY(map);
-  return ClientRegion{std::move(*map)};
+  return ClientRegion{std::move(*map), kHostMapping};
 }
 
 }  // namespace hc

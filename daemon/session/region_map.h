@@ -5,10 +5,12 @@
 // against SIGBUS) reads or writes through the mapping.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "daemon/engine/sessions.h"
+#include "daemon/gpu/device_memory.h"
 #include "proto/handshake.h"
 #include "proto/result.h"
 #include "proto/space.h"
@@ -18,13 +20,19 @@
 namespace hc {
 
 struct ClientRegion {
-  Region map;
+  std::optional<Region> map;            // of host memory
+  MappingId mapping = kHostMapping;     // of device memory
 };
 
 struct RegionBody {
   RegionRequest request{};
   std::vector<LayoutRequest> layouts;
   std::vector<LayoutRun> runs;
+  std::vector<IpcHandle> events;
+
+  bool is_cuda() const {
+    return request.region_kind == static_cast<std::uint16_t>(RegionKind::cuda);
+  }
 };
 
 // Parses the body of register_region. Errors: bad_argument, with field, value and range.

@@ -63,6 +63,7 @@ class SessionRings {
 
 struct Session {
   std::uint32_t number = 0;            // place in the server's table
+  std::uint64_t serial = 0;            // never the same again
   SessionPhase phase = SessionPhase::connected;
   UniqueFd socket;
   PeerCredentials peer;
@@ -90,6 +91,14 @@ struct Session {
   bool publish_wanted = false;
   bool pidfd_watched = false;          // in the epoll set
   bool doorbell_watched = false;
+
+  // Device memory that is being opened.
+  struct PendingRegion {
+    std::uint64_t request_id = 0;
+    std::uint32_t region = 0;
+    EngineRegion judged;
+  };
+  std::vector<PendingRegion> pending_regions;
 
   struct PendingSwitch {
     std::uint64_t request_id = 0;

@@ -107,6 +107,7 @@ void SessionServer::accept_one(UniqueFd socket, Instant now) {
     }
     auto session = std::make_unique<Session>();
     session->number = number;
+    session->serial = ++serials_;
     session->socket = std::move(socket);
     session->peer = *peer;
     session->connected_at_ns = now.ns;

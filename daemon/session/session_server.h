@@ -44,6 +44,8 @@ struct SessionServerOptions {
   std::string tenant;
   std::uint32_t sessions_max = 64;
   std::int64_t attach_timeout_ms = 2000;  // from connect to attach
+  DeviceMemory* devices = nullptr;        // null: regions are host memory only
+  std::string no_devices = "this daemon has no GPU";  // then, the reason
 };
 
 class SessionServer final : public CompletionSink {
@@ -66,6 +68,8 @@ class SessionServer final : public CompletionSink {
   void publish() HC_REACTOR;
   // Ends, switches and removes sessions as far as they can go; true when something moved.
   bool reap(Instant now) HC_REACTOR;
+  // Answers registrations of device memory that has been opened.
+  void take_opened() HC_REACTOR;
   // Serving has begun: clients that attached in hold attach again.
   void end_holding() HC_REACTOR;
   // Stops listening, refuses new operations and ends every session (stop of the daemon).
@@ -94,6 +98,15 @@ class SessionServer final : public CompletionSink {
                        std::span<const std::uint8_t> body, std::vector<UniqueFd>& fds) HC_REACTOR;
   void unregister_region(Session& session, const MessageHeader& header,
                          std::span<const std::uint8_t> body) HC_REACTOR;
+  // device_regions.cpp
+  Result<void> open_region(Session& session, const MessageHeader& header, const RegionBody& body,
+                           EngineRegion judged) HC_REACTOR;
+  Result<void> check_devices() const HC_REACTOR;
+  Result<void> check_region_is_free(const Session& session, std::uint32_t region) HC_REACTOR;
+  void finish_region(Session& session, const Session::PendingRegion& pending,
+                     const DeviceOpened& opened) HC_REACTOR;
+  void drop_region(Session& session, std::uint32_t region) HC_REACTOR;
+
   void start_switch(Session& session, const MessageHeader& header,
                     std::span<const std::uint8_t> body) HC_REACTOR;
   void finish_switch(Session& session) HC_REACTOR;
@@ -162,6 +175,8 @@ class SessionServer final : public CompletionSink {
   UniqueFd daemon_pidfd_;
   std::vector<std::unique_ptr<Session>> sessions_;
   std::vector<std::uint8_t> message_;
+  std::uint64_t serials_ = 0;
+  std::vector<DeviceOpened> opened_;
 };
 
 }  // namespace hc

@@ -93,7 +93,7 @@ hicache_code Rank::open() {
   if (const hicache_code code = hicache_open(&options, &space, &client_); code != HICACHE_OK) {
     return code;
   }
-  auto region = RankRegion::make(space_, options_.rows, kRuns);
+  auto region = RankRegion::make(space_, {.rows = options_.rows, .runs = kRuns});
   HC_CHECK(region.has_value());
   region_ = std::make_unique<RankRegion>(std::move(*region));
   return region_->attach(client_, 0, kDeadlineMs);

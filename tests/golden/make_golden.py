@@ -149,7 +149,7 @@ SERVER_HEADER = Layout(
     ("magic", "4s"), ("protocol", "I"), ("fingerprint", "Q"), ("pad0", "48s"),
     ("request_head", "I"), ("pad1", "60s"), ("completion_tail", "I"), ("pad2", "60s"),
     ("wake_word", "I"), ("pad3", "60s"), ("daemon_sleeping", "I"), ("pad4", "60s"),
-    ("state", "I"), ("end_code", "i"), ("pad5", "56s"))
+    ("state", "I"), ("end_code", "i"), ("quiet", "I"), ("pad5", "52s"))
 STATUS_HEADER = Layout(
     ("magic", "4s"), ("protocol", "I"), ("fingerprint", "Q"), ("capacity", "Q"),
     ("space", "32s"), ("key", "Q"), ("moves", "I"), ("pages", "I"), ("pad1", "56s"))
@@ -180,7 +180,8 @@ ARENA_INFO = Layout(
 REGION_REQUEST = Layout(
     ("region", "I"), ("region_kind", "H"), ("layout_count", "H"), ("offset_bytes", "Q"),
     ("size_bytes", "Q"), ("rows", "I"), ("registration", "I"), ("device", "16s"),
-    ("ipc_handle", "64s"))
+    ("ipc_handle", "64s"), ("allocation_bytes", "Q"), ("buffer", "Q"), ("event_count", "I"),
+    ("reserved", "I"))
 LAYOUT_REQUEST = Layout(("kind", "H"), ("run_count", "H"), ("reserved", "I"))
 LAYOUT_RUN = Layout(("offset_bytes", "Q"), ("stride_bytes", "Q"), ("length_bytes", "Q"))
 SPACE_SWITCH_REQUEST = Layout(("weight_version_bytes", "I"), ("reserved", "I"))
@@ -428,12 +429,27 @@ def register_region():
         REGION_REQUEST.pack(
             region=15, region_kind=1, layout_count=2, offset_bytes=0x0000000100001000,
             size_bytes=0x0000000200000000, rows=70001, registration=6,
-            device=bytes(range(0x60, 0x70)), ipc_handle=bytes(range(0x80, 0xC0))),
+            device=bytes(range(0x60, 0x70)), ipc_handle=bytes(range(0x80, 0xC0)),
+            allocation_bytes=0x0000000300000000, buffer=0x1020304050607080),
         LAYOUT_REQUEST.pack(kind=0, run_count=1), LAYOUT_REQUEST.pack(kind=2, run_count=2),
         LAYOUT_RUN.pack(offset_bytes=0, stride_bytes=2561024, length_bytes=2561024),
         LAYOUT_RUN.pack(offset_bytes=0x0000000123456000, stride_bytes=20480, length_bytes=20480),
         LAYOUT_RUN.pack(offset_bytes=0x1122334455667788, stride_bytes=40960, length_bytes=20480),
     ]), fd_count=1)
+
+
+def register_cuda_region():
+    """One run; then an event for each operation slot, all of them equal here."""
+    return message(4, b"".join([
+        REGION_REQUEST.pack(
+            region=3, region_kind=2, layout_count=1, offset_bytes=0x0000000012345600,
+            size_bytes=0x0000000200000000, rows=4096, registration=7,
+            device=bytes(range(0x60, 0x70)), ipc_handle=bytes(range(0x80, 0xC0)),
+            allocation_bytes=0x0000000300000000, buffer=0x1020304050607080, event_count=64),
+        LAYOUT_REQUEST.pack(kind=0, run_count=1),
+        LAYOUT_RUN.pack(offset_bytes=0, stride_bytes=2561024, length_bytes=2561024),
+        bytes(range(0x40, 0x80)) * OP_SLOTS,
+    ]))
 
 
 def space_switch():
@@ -485,7 +501,7 @@ def server_header():
     return SERVER_HEADER.pack(
         magic=b"HICR", protocol=PROTOCOL, fingerprint=layout_fingerprint(),
         request_head=0xFFFFFFFD, completion_tail=0x01020305, wake_word=77, daemon_sleeping=1,
-        state=3, end_code=13)
+        state=3, end_code=13, quiet=1)
 
 
 def status_table():
@@ -549,6 +565,7 @@ FORMATS = {
     "attach_reply": attach_reply,
     "arenas": arenas,
     "register_region": register_region,
+    "register_cuda_region": register_cuda_region,
     "space_switch": space_switch,
     "space_switch_reply": space_switch_reply,
     "stats_reply": stats_reply,

@@ -20,10 +20,15 @@ def main():
     header = (ROOT / "proto/test_hooks.h").read_text(encoding="utf-8")
     lists = {
         "mutant": (
-            listed(header, "HC_MUTANTS") + listed(header, "HC_GROUP_MUTANTS"),
+            listed(header, "HC_MUTANTS")
+            + listed(header, "HC_GROUP_MUTANTS")
+            + listed(header, "HC_GPU_MUTANTS"),
             r"HC_MUTANT\((\w+)\)",
         ),
-        "failpoint": (listed(header, "HC_FAILPOINTS"), r"HC_FAILPOINT(?:_FAILS)?\((\w+)\)"),
+        "failpoint": (
+            listed(header, "HC_FAILPOINTS") + listed(header, "HC_GPU_FAILPOINTS"),
+            r"HC_FAILPOINT(?:_FAILS)?\((\w+)\)",
+        ),
     }
     used = {kind: [] for kind in lists}
     findings = []

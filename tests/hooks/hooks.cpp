@@ -27,10 +27,13 @@ namespace hc {
 namespace {
 
 #define HC_HOOK_NAME(name) std::string_view(#name),
-constexpr auto kFailpointNames = std::to_array({HC_FAILPOINTS(HC_HOOK_NAME)});
-constexpr auto kMutantNames =
-    std::to_array({HC_MUTANTS(HC_HOOK_NAME) HC_GROUP_MUTANTS(HC_HOOK_NAME)});
+constexpr auto kFailpointNames =
+    std::to_array({HC_FAILPOINTS(HC_HOOK_NAME) HC_GPU_FAILPOINTS(HC_HOOK_NAME)});
+constexpr std::size_t kFailpointsOfAll = std::to_array({HC_FAILPOINTS(HC_HOOK_NAME)}).size();
+constexpr auto kMutantNames = std::to_array({HC_MUTANTS(HC_HOOK_NAME) HC_GROUP_MUTANTS(
+    HC_HOOK_NAME) HC_GPU_MUTANTS(HC_HOOK_NAME)});
 constexpr std::size_t kMutantsOfDaemon = std::to_array({HC_MUTANTS(HC_HOOK_NAME)}).size();
+constexpr std::size_t kMutantsOfGroup = std::to_array({HC_GROUP_MUTANTS(HC_HOOK_NAME)}).size();
 #undef HC_HOOK_NAME
 
 struct Plan {
@@ -85,13 +88,19 @@ void read_failpoint(std::string_view text, Plan& plan) {
   }
 }
 
+void print_hook(const char* kind, std::string_view name) {
+  std::printf("%s %.*s\n", kind, static_cast<int>(name.size()), name.data());
+}
+
 void print_lists() {
-  for (const std::string_view name : kFailpointNames) {
-    std::printf("failpoint %.*s\n", static_cast<int>(name.size()), name.data());
+  for (std::size_t i = 0; i < kFailpointNames.size(); ++i) {
+    print_hook(i < kFailpointsOfAll ? "failpoint" : "gpu_failpoint", kFailpointNames[i]);
   }
   for (std::size_t i = 0; i < kMutantNames.size(); ++i) {
-    std::printf("%s %.*s\n", i < kMutantsOfDaemon ? "mutant" : "group_mutant",
-                static_cast<int>(kMutantNames[i].size()), kMutantNames[i].data());
+    print_hook(i < kMutantsOfDaemon                     ? "mutant"
+               : i < kMutantsOfDaemon + kMutantsOfGroup ? "group_mutant"
+                                                        : "gpu_mutant",
+               kMutantNames[i]);
   }
   std::fflush(stdout);
   std::_Exit(0);

@@ -56,7 +56,7 @@ ClientMemory::ClientMemory(const SpaceDescriptor& space, std::uint32_t rows, Prn
 EngineRegion ClientMemory::engine_region() {
   EngineRegion region;
   region.present = true;
-  region.base = bytes_.data();
+  region.base = reinterpret_cast<std::uintptr_t>(bytes_.data());
   region.size_bytes = bytes_.size();
   region.rows = rows_;
   for (std::size_t kind = 0; kind < layouts_.size(); ++kind) {

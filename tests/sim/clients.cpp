@@ -25,7 +25,7 @@ SimOp* Clients::op_of_memory(const CopyRun& run) {
   for (const SimSession& session : sessions_) {
     std::uint32_t row = 0;
     if (session.memory == nullptr ||
-        !session.memory->find_row(run.data, run.size_bytes, row)) {
+        !session.memory->find_row(host_address(run), run.size_bytes, row)) {
       continue;
     }
     const auto op = ops_.find(session.memory->owner(row));

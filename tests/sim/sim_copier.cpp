@@ -54,7 +54,7 @@ void SimCopier::copy(Job& job, std::uint64_t until) {
       const bool owned = !may_touch_ || may_touch_(run, !gather);
       laws_.expect(owned, 7, gather ? "a store reads memory that its client got back"
                                     : "a load writes into memory that its client got back");
-      std::uint8_t* const client = run.data + (from - run_begin);
+      std::uint8_t* const client = host_address(run) + (from - run_begin);
       std::uint8_t* const frame = job.job.frame + from;
       if (owned) {
         std::memcpy(gather ? frame : client, gather ? client : frame, to - from);

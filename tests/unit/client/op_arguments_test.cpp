@@ -62,7 +62,7 @@ TEST_CASE("every operation refuses each field of hicache_op out of range") {
            {"op.deadline_ms", "600001", "1..600000"}},
           {"store flags",
            op([](hicache_op& o) { o.flags = HICACHE_LOAD_MAX_PREFIX; }),
-           {"op.flags", "8", "a store", "3"}},
+           {"op.flags", "8", "a store", "19"}},
           {"flags above a byte", op([](hicache_op& o) { o.flags = 0x100; }), {"op.flags", "256"}},
           {"ack", op([](hicache_op& o) { o.ack = HICACHE_ACK_LATE; }), {"op.ack", "4", "0..3"}},
           {"hint", op([](hicache_op& o) { o.hint = 4; }), {"op.hint", "4", "0..3"}},

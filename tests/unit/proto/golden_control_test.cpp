@@ -126,6 +126,8 @@ TEST_CASE("Golden bytes: a region with a layout of one run and one of two") {
   region.registration = 6;
   region.device = counting_from<16>(0x60);
   region.ipc_handle = counting_from<64>(0x80);
+  region.allocation_bytes = 0x0000000300000000;
+  region.buffer = 0x1020304050607080;
   Message message(MessageType::register_region, 1);
   message.add(region).add(LayoutRequest{0, 1, 0}).add(LayoutRequest{2, 2, 0});
   message.add(LayoutRun{0, 2561024, 2561024});
@@ -133,6 +135,29 @@ TEST_CASE("Golden bytes: a region with a layout of one run and one of two") {
   message.add(LayoutRun{0x1122334455667788, 40960, 20480});
 
   CHECK(message.bytes() == golden("register_region"));
+}
+
+TEST_CASE("Golden bytes: a region of a GPU, with its events") {
+  RegionRequest region{};
+  region.region = 3;
+  region.region_kind = static_cast<std::uint16_t>(RegionKind::cuda);
+  region.layout_count = 1;
+  region.offset_bytes = 0x0000000012345600;
+  region.size_bytes = 0x0000000200000000;
+  region.rows = 4096;
+  region.registration = 7;
+  region.device = counting_from<16>(0x60);
+  region.ipc_handle = counting_from<64>(0x80);
+  region.allocation_bytes = 0x0000000300000000;
+  region.buffer = 0x1020304050607080;
+  region.event_count = kOpSlotsPerSession;
+  Message message(MessageType::register_region);
+  message.add(region).add(LayoutRequest{0, 1, 0}).add(LayoutRun{0, 2561024, 2561024});
+  for (std::uint32_t slot = 0; slot < kOpSlotsPerSession; ++slot) {
+    message.add(counting_from<64>(0x40));
+  }
+
+  CHECK(message.bytes() == golden("register_cuda_region"));
 }
 
 TEST_CASE("Golden bytes: a space switch and its reply") {

@@ -136,6 +136,7 @@ TEST_CASE("Golden bytes: the header of a server's file") {
   header.daemon_sleeping = 1;
   header.state = static_cast<std::uint32_t>(SessionState::ended);
   header.end_code = static_cast<std::int32_t>(Code::superseded);
+  header.quiet = 1;
   CHECK(struct_bytes(header) == golden("server_header"));
 }
 

@@ -7,8 +7,8 @@
 namespace hc::test {
 
 TEST_CASE("Flags of a verb are its own") {
-  CHECK(flags_of(Verb::store) == (kFlagKeepLease | kFlagEveryAck));
-  CHECK(flags_of(Verb::load) == kFlagMaxPrefix);
+  CHECK(flags_of(Verb::store) == (kFlagKeepLease | kFlagEveryAck | kFlagAwaitEvent));
+  CHECK(flags_of(Verb::load) == (kFlagMaxPrefix | kFlagAwaitEvent));
   for (const Verb verb : {Verb::reload, Verb::pin, Verb::release, Verb::free_object, Verb::flush,
                           Verb::cancel}) {
     CHECK(flags_of(verb) == 0);

@@ -135,7 +135,7 @@ TEST_CASE("boards are written by children and read by their parent", "[ctl]") {
 
 TEST_CASE("rows of a region hold their own bytes, cut into runs or not", "[ctl]") {
   const std::uint32_t runs = GENERATE(1U, 2U, 7U, 64U);
-  auto region = RankRegion::make(two_kinds(), 3, runs);
+  auto region = RankRegion::make(two_kinds(), {.rows = 3, .runs = runs});
   REQUIRE(region);
   for (std::uint32_t row = 0; row < 3; ++row) {
     region->fill(row, {row, 1, 0});
@@ -151,7 +151,7 @@ TEST_CASE("rows of a region hold their own bytes, cut into runs or not", "[ctl]"
 }
 
 TEST_CASE("a spoiled payload is wrong almost everywhere, and its neighbours are not", "[ctl]") {
-  auto region = RankRegion::make(two_kinds(), 2, 3);
+  auto region = RankRegion::make(two_kinds(), {.rows = 2, .runs = 3});
   REQUIRE(region);
   for (std::uint32_t row = 0; row < 2; ++row) {
     region->fill(row, {row, 0, 0});

@@ -25,7 +25,7 @@ class Pages {
     options.l3 = "10blocks";
     options.kinds = "kv=1000:owned,indexer=300:replicated";
     plan_ = *make_plan(options);
-    return std::move(*RankRegion::make(plan_.space, 4, 3));
+    return std::move(*RankRegion::make(plan_.space, {.rows = 4, .runs = 3}));
   }
   BenchPlan plan_;
   Trace trace_;

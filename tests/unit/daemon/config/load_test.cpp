@@ -29,11 +29,11 @@ bool equal_but_for_cold_start(Config a, const Config& b) {
 const std::vector<std::pair<std::string, std::string>> kBadFiles = {
     {"[l2]\nl2_byte = 1\n",
      ":2: unknown key 'l2.l2_byte'; nearest are l2.l2_bytes, l2.arena_bytes, l2.family_bytes"},
-    {"[l4]\n", ":1: unknown table 'l4'; tables are daemon, l2, l3, cold_start, limits"},
+    {"[l4]\n", ":1: unknown table 'l4'; tables are daemon, l2, l3, cold_start, gpu, limits"},
     {"l2 = 5\n", ":1: l2: must be a table; write [l2] and its keys below"},
     {"[[l2]]\n", ":1: l2: must be a table; write [l2] and its keys below"},
     {"l3_bytes = 5\n", ":1: key 'l3_bytes' stands in no table; it belongs below [l3]"},
-    {"l4 = 5\n", ":1: unknown table 'l4'; tables are daemon, l2, l3, cold_start, limits"},
+    {"l4 = 5\n", ":1: unknown table 'l4'; tables are daemon, l2, l3, cold_start, gpu, limits"},
     {"[l2]\nl2_bytes = 12\n", ":2: l2.l2_bytes = 12: must be 1MiB..64TiB"},
     {"[l2]\nl2_bytes = -1\n", ":2: l2.l2_bytes = -1: must not be negative"},
     {"[l2]\nl2_bytes = 1.5\n",

@@ -129,7 +129,7 @@ BenchRank EngineBench::attach_space(const SpaceDescriptor& space, std::uint16_t 
   rank.rows.assign(1, std::vector<std::uint8_t>(std::size_t{kRows} * payload));
   EngineRegion& region = engine->core().sessions.find(rank.session)->regions[0];
   region.present = true;
-  region.base = rank.rows[0].data();
+  region.base = reinterpret_cast<std::uintptr_t>(rank.rows[0].data());
   region.size_bytes = rank.rows[0].size();
   region.rows = kRows;
   region.layouts[0].present = true;

@@ -48,7 +48,7 @@ struct Client {
       byte = static_cast<std::uint8_t>(random());
     }
     for (const auto& [offset, size] : {std::pair{200'001U, 70'003U}, {3U, 1U}, {777U, 65'536U}}) {
-      runs.push_back({memory.data() + offset, size});
+      runs.push_back(host_run(memory.data() + offset, size));
       payload.insert(payload.end(), memory.data() + offset, memory.data() + offset + size);
     }
   }
@@ -105,7 +105,7 @@ TEST_CASE("scatter puts each run in its place and touches nothing else") {
   std::size_t at = 0;
   for (const CopyRun& one : client.runs) {
     std::copy_n(frame.begin() + static_cast<std::ptrdiff_t>(at), one.size_bytes,
-                wanted.begin() + (one.data - client.memory.data()));
+                wanted.begin() + (host_address(one) - client.memory.data()));
     at += one.size_bytes;
   }
 
@@ -133,7 +133,8 @@ TEST_CASE("client memory that was cut short ends the job, and the copier lives o
   CutFile file(256 << 10);
   std::vector<std::uint8_t> frame(128 << 10, 0x42);
   // The first run is there; the second begins before the cut and ends behind it.
-  const std::vector<CopyRun> runs{{file.data(), 64 << 10}, {file.data() + (96 << 10), 64 << 10}};
+  const std::vector<CopyRun> runs{host_run(file.data(), 64 << 10),
+                                  host_run(file.data() + (96 << 10), 64 << 10)};
   file.cut(128 << 10);
 
   const auto fault = run(*copier, {kind, frame.data(), frame.size(), 0, runs, 8});
@@ -141,7 +142,7 @@ TEST_CASE("client memory that was cut short ends the job, and the copier lives o
 
   // Both threads may have been hit; each must be able to go on.
   for (std::uint64_t ticket = 0; ticket < 8; ++ticket) {
-    const std::vector<CopyRun> good{{file.data(), 128 << 10}};
+    const std::vector<CopyRun> good{host_run(file.data(), 128 << 10)};
     CHECK(run(*copier, {kind, frame.data(), frame.size(), 0, good, ticket}).code == Code::ok);
     CHECK(run(*copier, {kind, frame.data(), frame.size(), 0, runs, ticket}).code ==
           Code::memory_fault);
@@ -152,7 +153,7 @@ TEST_CASE("a fault outside of client memory still ends the process") {
   CutFile frame(64 << 10);
   CutFile client(64 << 10);
   frame.cut(0);
-  const std::vector<CopyRun> runs{{client.data(), 64 << 10}};
+  const std::vector<CopyRun> runs{host_run(client.data(), 64 << 10)};
 
   const int result = Child([&] {
     std::signal(SIGBUS, SIG_DFL);

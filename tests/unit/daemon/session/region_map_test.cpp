@@ -40,13 +40,17 @@ RegionBody sound() {
 
 std::vector<std::uint8_t> encode(const RegionBody& body) {
   std::vector<std::uint8_t> out(sizeof body.request + body.layouts.size() * sizeof(LayoutRequest) +
-                                body.runs.size() * sizeof(LayoutRun));
+                                body.runs.size() * sizeof(LayoutRun) +
+                                body.events.size() * sizeof(IpcHandle));
   std::uint8_t* at = out.data();
   std::memcpy(at, &body.request, sizeof body.request);
   at += sizeof body.request;
   std::memcpy(at, body.layouts.data(), body.layouts.size() * sizeof(LayoutRequest));
   at += body.layouts.size() * sizeof(LayoutRequest);
   std::memcpy(at, body.runs.data(), body.runs.size() * sizeof(LayoutRun));
+  at += body.runs.size() * sizeof(LayoutRun);
+  std::copy_n(reinterpret_cast<const std::uint8_t*>(body.events.data()),
+              body.events.size() * sizeof(IpcHandle), at);
   return out;
 }
 
@@ -60,6 +64,22 @@ TEST_CASE("region_map: a sound registration is accepted run by run") {
   CHECK(region->rows == 10);
   REQUIRE(region->layouts[0].runs.size() == 2);
   CHECK(region->layouts[0].runs[1].offset_bytes == 30'000);
+}
+
+TEST_CASE("region_map: memory of a GPU may begin anywhere, and brings an event for each slot") {
+  RegionBody body = sound();
+  body.request.region_kind = static_cast<std::uint16_t>(RegionKind::cuda);
+  body.request.offset_bytes = 100;
+  body.request.event_count = kOpSlotsPerSession;
+  body.events.resize(kOpSlotsPerSession);
+  body.events[63][63] = 9;
+
+  const auto parsed = parse_region(encode(body));
+
+  REQUIRE(parsed);
+  CHECK(parsed->is_cuda());
+  CHECK(parsed->events == body.events);
+  CHECK(judge_region(*parsed, one_kind()));
 }
 
 TEST_CASE("region_map: a message cut short at any byte is refused") {
@@ -76,7 +96,14 @@ TEST_CASE("region_map: every field out of range is refused with field and range"
   };
   const Case cases[] = {
       {"region = 16", [](RegionBody& b) { b.request.region = kRegionsPerSession; }},
-      {"region_kind = 2", [](RegionBody& b) { b.request.region_kind = 2; }},
+      {"region_kind = 3", [](RegionBody& b) { b.request.region_kind = 3; }},
+      {"reserved = 1", [](RegionBody& b) { b.request.reserved = 1; }},
+      {"event_count = 64", [](RegionBody& b) { b.request.event_count = 64; }},
+      {"event_count = 63",
+       [](RegionBody& b) {
+         b.request.region_kind = 2;
+         b.request.event_count = 63;
+       }},
       {"layout_count = 0", [](RegionBody& b) { b.request.layout_count = 0; }},
       {"layout_count = 9", [](RegionBody& b) { b.request.layout_count = 9; }},
       {"run_count = 0", [](RegionBody& b) { b.layouts[0].run_count = 0; }},
@@ -132,7 +159,7 @@ TEST_CASE("region_map: memory smaller than the region is refused, enough of it i
 
   CHECK_FALSE(refused);
   REQUIRE(mapped);
-  CHECK(mapped->map.writable_bytes().size() == request.size_bytes);
+  CHECK(mapped->map->writable_bytes().size() == request.size_bytes);
 }
 
 TEST_CASE("region_map: size plus offset beyond 64 bits is refused") {

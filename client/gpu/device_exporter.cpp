@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// device_exporter: asks the driver about an address, then for handles.
+#include "client/gpu/device_exporter.h"
+
+#include <cstring>
+#include <utility>
+
+#include "proto/check.h"
+#include "proto/limits.h"
+
+namespace hc {
+
+namespace {
+
+std::string address_text(std::uint64_t address) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (; address != 0; address >>= 4) {
+    text.insert(text.begin(), kDigits[address & 15]);
+  }
+  return "0x" + (text.empty() ? "0" : text);
+}
+
+Error bad_address(std::uint64_t address, const std::string& why) {
+  return make_error(Code::bad_argument, "region.address = " + address_text(address) + ": " + why);
+}
+
+// The ordinal of the device that an address is of.
+Result<int> ordinal_of(const CudaDriver& driver, std::uint64_t address) {
+  unsigned type = 0;
+  CuResult result = driver->pointer_attribute(&type, kCuPointerMemoryType, address);
+  if (result != kCuSuccess || type != kCuMemoryDevice) {
+    return bad_address(address, "must be memory of a device");
+  }
+  int ordinal = -1;
+  result = driver->pointer_attribute(&ordinal, kCuPointerDeviceOrdinal, address);
+  if (result != kCuSuccess) {
+    return driver.error("cuPointerGetAttribute of the device ordinal", result);
+  }
+  return ordinal;
+}
+
+// The same for a thread that may have no context: any that the process has answers for all its
+// devices. Memory of a device has one.
+Result<int> find_ordinal(const CudaDriver& driver, std::uint64_t address) {
+  for (int ordinal = 0; ordinal < driver.device_count(); ++ordinal) {
+    CuDevice device = 0;
+    unsigned flags = 0;
+    int active = 0;
+    if (driver->device_get(&device, ordinal) != kCuSuccess ||
+        driver->primary_state(device, &flags, &active) != kCuSuccess || active == 0) {
+      continue;
+    }
+    auto context = PrimaryContext::retain(driver, ordinal);
+    HC_TRY(context);
+    const CurrentContext current(*context);
+    if (current.result() == kCuSuccess) {
+      return ordinal_of(driver, address);
+    }
+  }
+  return bad_address(address, "must be memory of a device, and this process uses none");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceExporter>> DeviceExporter::open(std::uint64_t address) {
+  const auto driver = CudaDriver::load();
+  HC_TRY(driver);
+  const auto ordinal = find_ordinal(*driver, address);
+  HC_TRY(ordinal);
+  CuDevice device = 0;
+  CuUuid raw{};
+  if (const CuResult result = (*driver)->device_get(&device, *ordinal); result != kCuSuccess) {
+    return driver->error("cuDeviceGet", result);
+  }
+  if (const CuResult result = (*driver)->device_uuid(&raw, device); result != kCuSuccess) {
+    return driver->error("cuDeviceGetUuid", result);
+  }
+  Uuid uuid{};
+  static_assert(sizeof raw == sizeof uuid);
+  std::memcpy(uuid.data(), &raw, sizeof raw);
+  auto context = PrimaryContext::retain(*driver, *ordinal);
+  HC_TRY(context);
+  auto exporter = std::make_unique<DeviceExporter>(std::move(*context), *ordinal, uuid);
+  int shares_events = 0;
+  const CuResult asked = (*driver)->device_attribute(&shares_events, kCuDeviceIpcEvents, device);
+  if (asked == kCuSuccess && shares_events != 0) {
+    HC_TRY_VOID(exporter->make_events());
+  }
+  return exporter;
+}
+
+DeviceExporter::DeviceExporter(PrimaryContext context, int ordinal, const Uuid& uuid)
+    : context_(std::move(context)), ordinal_(ordinal), uuid_(uuid) {}
+
+DeviceExporter::~DeviceExporter() {
+  const CurrentContext current(context_);
+  for (CuEvent event : events_) {
+    static_cast<void>(context_.driver()->event_destroy(event));
+  }
+}
+
+Result<void> DeviceExporter::make_events() {
+  const CudaDriver& driver = context_.driver();
+  const CurrentContext current(context_);
+  if (current.result() != kCuSuccess) {
+    return driver.error("cuCtxPushCurrent", current.result());
+  }
+  for (std::uint32_t slot = 0; slot < kOpSlotsPerSession; ++slot) {
+    CuEvent event = nullptr;
+    CuResult result = driver->event_create(&event, kCuEventNoTiming | kCuEventInterprocess);
+    if (result != kCuSuccess) {
+      return driver.error("cuEventCreate", result);
+    }
+    events_.push_back(event);
+    CuIpcEventHandle handle{};
+    result = driver->ipc_get_event(&handle, event);
+    if (result != kCuSuccess) {
+      return driver.error("cuIpcGetEventHandle", result);
+    }
+    IpcHandle raw{};
+    static_assert(sizeof raw == sizeof handle);
+    std::memcpy(raw.data(), &handle, sizeof handle);
+    event_handles_.push_back(raw);
+  }
+  return {};
+}
+
+Result<void> DeviceExporter::check_memory(const DeviceRange& range) const {
+  const CudaDriver& driver = context_.driver();
+  const auto ordinal = ordinal_of(driver, range.address);
+  HC_TRY(ordinal);
+  if (*ordinal != ordinal_) {
+    return bad_address(range.address, "is of device " + std::to_string(*ordinal) +
+                                          ": must be of device " + std::to_string(ordinal_) +
+                                          ", as the client's other regions");
+  }
+  int capable = 0;
+  const CuResult result = driver->pointer_attribute(&capable, kCuPointerLegacyIpc, range.address);
+  if (result != kCuSuccess) {
+    return driver.error("cuPointerGetAttribute of IS_LEGACY_CUDA_IPC_CAPABLE", result);
+  }
+  if (capable == 0) {
+    return make_error(Code::unsupported,
+                      "region.address = " + address_text(range.address) +
+                          ": its allocation can't be exported (IS_LEGACY_CUDA_IPC_CAPABLE = 0: "
+                          "expandable segments, cuMemCreate or a memory pool)");
+  }
+  return {};
+}
+
+Result<RegionRequest> DeviceExporter::export_region(const DeviceRange& range) {
+  const CudaDriver& driver = context_.driver();
+  const CurrentContext current(context_);
+  if (current.result() != kCuSuccess) {
+    return driver.error("cuCtxPushCurrent", current.result());
+  }
+  HC_TRY_VOID(check_memory(range));
+  CuAddress base = 0;
+  std::size_t bytes = 0;
+  CuResult result = driver->mem_range(&base, &bytes, range.address);
+  if (result != kCuSuccess) {
+    return driver.error("cuMemGetAddressRange", result);
+  }
+  const std::uint64_t offset = range.address - base;
+  if (range.size_bytes == 0 || range.size_bytes > bytes - offset) {
+    return make_error(Code::bad_argument,
+                      "region.size_bytes = " + std::to_string(range.size_bytes) + ": must be 1.." +
+                          std::to_string(bytes - offset) + ", to the end of the allocation");
+  }
+  RegionRequest request{};
+  request.region_kind = static_cast<std::uint16_t>(RegionKind::cuda);
+  request.offset_bytes = offset;
+  request.size_bytes = range.size_bytes;
+  request.allocation_bytes = bytes;
+  request.device = uuid_;
+  result = driver->pointer_attribute(&request.buffer, kCuPointerBufferId, base);
+  if (result != kCuSuccess) {
+    return driver.error("cuPointerGetAttribute of BUFFER_ID", result);
+  }
+  CuIpcMemHandle handle{};
+  result = driver->ipc_get_mem(&handle, base);
+  if (result != kCuSuccess) {
+    return driver.error("cuIpcGetMemHandle", result);
+  }
+  static_assert(sizeof handle == sizeof request.ipc_handle);
+  std::memcpy(request.ipc_handle.data(), &handle, sizeof handle);
+  request.registration = ++registrations_;
+  return request;
+}
+
+Result<void> DeviceExporter::record(std::uint16_t slot, void* stream) {
+  HC_CHECK(slot < kOpSlotsPerSession);
+  if (events_.empty()) {
+    return make_error(Code::unsupported,
+                      "HICACHE_AFTER_STREAM: this device can't share events between processes");
+  }
+  const CudaDriver& driver = context_.driver();
+  const CurrentContext current(context_);
+  if (current.result() != kCuSuccess) {
+    return driver.error("cuCtxPushCurrent", current.result());
+  }
+  const auto queue = static_cast<CuStream>(stream);
+  int capturing = kCuCaptureNone;
+  CuResult result = driver->stream_is_capturing(queue, &capturing);
+  if (result != kCuSuccess) {
+    return driver.error("cuStreamIsCapturing of op.stream", result);
+  }
+  if (capturing != kCuCaptureNone) {
+    return make_error(Code::bad_argument, "op.stream: must not be under capture");
+  }
+  result = driver->event_record(events_[slot], queue);
+  return result == kCuSuccess ? Result<void>() : driver.error("cuEventRecord", result);
+}
+
+}  // namespace hc

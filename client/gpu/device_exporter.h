@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// device_exporter: what a rank gives to the daemon of one device: regions of allocations, and
+// events that say when its own work is done.
+//
+// Owner thread: any, one at a time; `record` may run beside the others. Invariants: an event is
+// recorded for one operation at a time, the one that has its slot.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "proto/handshake.h"
+#include "proto/result.h"
+#include "shm/cuda/primary_context.h"
+
+namespace hc {
+
+struct DeviceRange {
+  std::uint64_t address = 0;
+  std::uint64_t size_bytes = 0;
+};
+
+class DeviceExporter {
+ public:
+  // For the device that this address is of. Errors: unsupported ("no GPU: ..."), bad_argument (not
+  // memory of a device), io_error.
+  static Result<std::unique_ptr<DeviceExporter>> open(std::uint64_t address);
+  DeviceExporter(PrimaryContext context, int ordinal, const Uuid& uuid);
+  DeviceExporter(const DeviceExporter&) = delete;
+  DeviceExporter& operator=(const DeviceExporter&) = delete;
+  ~DeviceExporter();
+
+  // The fields of a request that name the region. Errors: bad_argument (another device, not inside
+  // one allocation), unsupported (the allocation can't be exported), io_error.
+  Result<RegionRequest> export_region(const DeviceRange& range);
+  // One for each operation slot; none where the device can't share events.
+  const std::vector<IpcHandle>& event_handles() const { return event_handles_; }
+
+  // The event of the slot is reached when what is in the stream now is done. Errors: unsupported
+  // (no events), bad_argument (the stream is being captured), io_error.
+  Result<void> record(std::uint16_t slot, void* stream);
+
+ private:
+  Result<void> make_events();
+  Result<void> check_memory(const DeviceRange& range) const;
+
+  PrimaryContext context_;
+  int ordinal_;
+  Uuid uuid_;
+  std::vector<CuEvent> events_;
+  std::vector<IpcHandle> event_handles_;
+  std::uint32_t registrations_ = 0;
+};
+
+}  // namespace hc

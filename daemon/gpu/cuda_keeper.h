@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuda_keeper: the thread that loads the driver, opens and closes what clients export, and
+// registers the memory of frames.
+//
+// All of that may take long, so none of it happens on the reactor. Owner thread: the reactor asks,
+// whoever lets a mapping go gives it back; everything below is the keeper's own thread.
+// Invariants:
+//   - the driver is loaded, and a device gets its context, only once somebody exports memory of it
+//   - one allocation of one owner is opened once, whoever names it how often, and closed once. What
+//     names it is the driver's number of it and the client's count of registrations: addresses and
+//     handles come again after a free, with other memory behind them
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "daemon/gpu/cuda_news.h"
+#include "daemon/gpu/device_memory.h"
+#include "daemon/gpu/host_registry.h"
+#include "proto/thread_roles.h"
+
+namespace hc {
+
+class CudaKeeper {
+ public:
+  CudaKeeper(std::string library, CudaNewsBox& news);
+  CudaKeeper(const CudaKeeper&) = delete;
+  CudaKeeper& operator=(const CudaKeeper&) = delete;
+  // Closes what is open. No mapping is left.
+  ~CudaKeeper();
+
+  void open(std::uint64_t ticket, MappingId id, DeviceExport wanted);
+  void add_memory(std::span<std::uint8_t> arena, std::uint32_t frame_bytes);
+  // Returns when the driver has let go of it.
+  void drop_memory(std::span<std::uint8_t> arena);
+
+  const HostRegistry& registry() const { return registry_; }
+  // Exported allocations that are open.
+  std::uint32_t open_count() const { return open_count_.load(std::memory_order_relaxed); }
+
+ private:
+  using Key = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t>;  // owner, buffer, count
+  struct Allocation {
+    std::shared_ptr<CudaDevice> device;
+    CuAddress base = 0;
+    std::uint64_t size_bytes = 0;
+    std::uint32_t users = 0;
+  };
+  struct Owner {
+    std::shared_ptr<CudaDevice> device;
+    std::vector<CuEvent> events;
+    std::uint32_t users = 0;  // mappings
+  };
+  struct Arena {
+    std::span<std::uint8_t> memory;
+    std::uint32_t frame_bytes = 0;
+    bool registered = false;
+  };
+
+  void post(std::function<void()> work);
+  void run() HC_COPIER;
+  void do_open(std::uint64_t ticket, MappingId id, const DeviceExport& wanted);
+  Result<CudaMappingPtr> try_open(const DeviceExport& wanted);
+  Result<std::shared_ptr<CudaDevice>> device_of(const Uuid& uuid);
+  Result<Allocation*> allocation_of(const Key& key, const DeviceExport& wanted,
+                                    const std::shared_ptr<CudaDevice>& device);
+  Result<void> open_events(Owner& owner, const DeviceExport& wanted);
+  CudaMappingPtr make_mapping(const Key& key, CudaMapping mapping);
+  void close(const Key& key);
+  void close_owner(std::uint64_t owner);
+  void register_memory();
+
+  const std::string library_;
+  CudaNewsBox& news_;
+  HostRegistry registry_;
+  std::atomic<std::uint32_t> open_count_{0};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> work_;  // under the mutex
+  bool closing_ = false;                    // under the mutex
+  // The keeper's thread only.
+  std::optional<Result<CudaDriver>> driver_;
+  std::map<Uuid, std::shared_ptr<CudaDevice>> devices_;
+  std::map<Key, Allocation> allocations_;
+  std::map<std::uint64_t, Owner> owners_;
+  std::vector<Arena> arenas_;
+  std::thread thread_;
+};
+
+}  // namespace hc

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// device_memory: the seam through which client memory on a device is opened and closed.
+//
+// Opening takes a driver's time (the first one of a device takes a context), so it is answered
+// later. Owner: the reactor thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "daemon/gpu/copier.h"
+#include "proto/handshake.h"
+#include "proto/ids.h"
+
+namespace hc {
+
+// What a client says of an allocation that it exports, and of its region in it.
+struct DeviceExport {
+  std::uint64_t owner = 0;              // the session; never the same again
+  Uuid device{};
+  IpcHandle handle{};
+  std::uint64_t buffer = 0;             // the driver's number of the allocation, never reused
+  std::uint32_t registration = 0;       // the client's count of registrations
+  std::uint64_t allocation_bytes = 0;
+  std::uint64_t offset_bytes = 0;       // of the region in the allocation
+  std::uint64_t size_bytes = 0;
+  std::vector<IpcHandle> events;        // one per operation slot; none: the owner gave them before
+};
+
+struct DeviceOpened {
+  std::uint64_t ticket = 0;
+  MappingId mapping = kHostMapping;
+  bool has_events = false;              // its client can say when its own work is done
+  Code code = Code::ok;                 // else nothing is open
+  std::string text;                     // why
+};
+
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+  // Answered with the same ticket by poll_opened, whatever becomes of it.
+  virtual void open(std::uint64_t ticket, DeviceExport wanted) = 0;
+  virtual void poll_opened(std::vector<DeviceOpened>& out) = 0;
+  // No copy of the mapping is queued here any more. It is let go of as soon as none runs; who
+  // awaits its events hears `cancelled`.
+  virtual void close(MappingId mapping) = 0;
+};
+
+}  // namespace hc

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// device_regions: registrations of device memory, which are answered when it has been opened.
+#include <algorithm>
+#include <utility>
+
+#include "daemon/session/session_server.h"
+#include "proto/check.h"
+#include "shm/control_message.h"
+
+namespace hc {
+
+Result<void> SessionServer::check_devices() const {
+  if (options_.devices == nullptr) {
+    return make_error(Code::unsupported, "region_kind = 2 (cuda): " + options_.no_devices);
+  }
+  return {};
+}
+
+Result<void> SessionServer::check_region_is_free(const Session& session,
+                                                 std::uint32_t region) {
+  const std::string field = "region = " + std::to_string(region);
+  if (engine_->core().sessions.find(session.engine_id)->regions[region].present) {
+    return make_error(Code::bad_argument, field + ": is registered already");
+  }
+  const auto& pending = session.pending_regions;
+  const bool comes =
+      std::any_of(pending.begin(), pending.end(),
+                  [&](const Session::PendingRegion& at) { return at.region == region; });
+  return comes ? make_error(Code::busy, field + ": is being registered") : Result<void>();
+}
+
+Result<void> SessionServer::open_region(Session& session, const MessageHeader& header,
+                                        const RegionBody& body, EngineRegion judged) {
+  HC_TRY_VOID(check_devices());
+  const RegionRequest& request = body.request;
+  DeviceExport wanted;
+  wanted.owner = session.serial;
+  wanted.device = request.device;
+  wanted.handle = request.ipc_handle;
+  wanted.buffer = request.buffer;
+  wanted.registration = request.registration;
+  wanted.allocation_bytes = request.allocation_bytes;
+  wanted.offset_bytes = request.offset_bytes;
+  wanted.size_bytes = request.size_bytes;
+  wanted.events = body.events;
+  session.pending_regions.push_back({header.request_id, request.region, std::move(judged)});
+  options_.devices->open(session.serial * kRegionsPerSession + request.region, std::move(wanted));
+  return {};
+}
+
+void SessionServer::take_opened() {
+  if (options_.devices == nullptr) {
+    return;
+  }
+  opened_.clear();
+  options_.devices->poll_opened(opened_);
+  for (const DeviceOpened& opened : opened_) {
+    const std::uint64_t serial = opened.ticket / kRegionsPerSession;
+    const auto region = static_cast<std::uint32_t>(opened.ticket % kRegionsPerSession);
+    bool taken = false;
+    for (const auto& session : sessions_) {
+      if (session == nullptr || session->serial != serial) {
+        continue;
+      }
+      auto& pending = session->pending_regions;
+      const auto found =
+          std::find_if(pending.begin(), pending.end(), [&](const Session::PendingRegion& at) {
+            return at.region == region;
+          });
+      if (found != pending.end()) {
+        const Session::PendingRegion of = std::move(*found);
+        pending.erase(found);
+        taken = session->phase == SessionPhase::attached;
+        if (taken) {
+          finish_region(*session, of, opened);
+        }
+      }
+    }
+    if (!taken && opened.code == Code::ok) {
+      options_.devices->close(opened.mapping);  // its session has ended meanwhile
+    }
+  }
+}
+
+void SessionServer::finish_region(Session& session, const Session::PendingRegion& pending,
+                                  const DeviceOpened& opened) {
+  const MessageHeader request = header_for(MessageType::register_region, pending.request_id);
+  if (opened.code != Code::ok) {
+    reply(session, request,
+          make_error(opened.code, "region " + std::to_string(pending.region) + ": " + opened.text));
+    return;
+  }
+  EngineSession* engine_session = engine_->core().sessions.find(session.engine_id);
+  HC_CHECK(engine_session != nullptr && !engine_session->regions[pending.region].present);
+  EngineRegion region = pending.judged;
+  region.mapping = opened.mapping;
+  region.has_events = opened.has_events;
+  engine_session->regions[pending.region] = std::move(region);
+  session.regions[pending.region].emplace(ClientRegion{std::nullopt, opened.mapping});
+  ++engine_->core().counters.regions_registered;
+  reply(session, request, {});
+}
+
+// No copy on it is in flight.
+void SessionServer::drop_region(Session& session, std::uint32_t region) {
+  engine_->core().sessions.find(session.engine_id)->regions[region] = EngineRegion{};
+  std::optional<ClientRegion>& at = session.regions[region];
+  if (!at) {
+    return;
+  }
+  if (at->mapping != kHostMapping) {
+    options_.devices->close(at->mapping);
+  } else {
+    regions_.dispose(std::make_shared<ClientRegion>(std::move(*at)));
+  }
+  at.reset();
+}
+
+}  // namespace hc
