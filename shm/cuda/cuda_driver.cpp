@@ -37,34 +37,50 @@ class EntryFinder {
  public:
   explicit EntryFinder(void* library)
       : library_(library),
-        address_(reinterpret_cast<AddressEntry>(::dlsym(library, "cuGetProcAddress_v2"))) {}
+        address_(reinterpret_cast<AddressEntry>(::dlsym(library, "cuGetProcAddress_v2"))) {
+    knows_versions_ = by_version("cuDriverGetVersion", 2020) != nullptr;
+  }
 
   // By version first. Drivers before 12.0 do not have that call, and a success may come with a null
   // pointer: then by the name with its suffix. A null pointer if neither knows it.
   void* find(const char* base, int version, const char* symbol) const {
-    void* found = nullptr;
-    int status = 0;
-    if (address_ != nullptr && address_(base, &found, version, 0, &status) == kCuSuccess &&
-        status == 0 && found != nullptr) {
-      return found;
-    }
-    return ::dlsym(library_, symbol);
+    void* const found = by_version(base, version);
+    return found != nullptr ? found : ::dlsym(library_, symbol);
+  }
+
+  // The word of a driver that looks up by version is final here: what it does not offer at that
+  // version, it does not have. A symbol has one ABI for good, so dlsym can't give another one.
+  void* find_optional(const char* base, int version, const char* symbol) const {
+    return knows_versions_ ? by_version(base, version) : ::dlsym(library_, symbol);
   }
 
  private:
+  void* by_version(const char* base, int version) const {
+    void* found = nullptr;
+    int status = 0;
+    const bool answered = address_ != nullptr &&
+                          address_(base, &found, version, 0, &status) == kCuSuccess && status == 0;
+    return answered ? found : nullptr;
+  }
+
   void* library_;
   AddressEntry address_;
+  bool knows_versions_ = false;
 };
 
-// The name of the first entry that is missing, or a null pointer.
+// The name of the first required entry that is missing, or a null pointer.
 const char* fill_entries(const EntryFinder& finder, CudaEntries& entries) {
-#define HC_CUDA_FIND(member, base, version, symbol, ...)                  \
-  entries.member = reinterpret_cast<decltype(entries.member)>(            \
-      finder.find(base, version, symbol));                                \
-  if (entries.member == nullptr) {                                        \
-    return symbol;                                                        \
+#define HC_CUDA_FIND(member, base, version, symbol, ...)                                           \
+  entries.member = reinterpret_cast<decltype(entries.member)>(finder.find(base, version, symbol)); \
+  if (entries.member == nullptr) {                                                                 \
+    return symbol;                                                                                 \
   }
   HC_CUDA_ENTRIES(HC_CUDA_FIND)
+#undef HC_CUDA_FIND
+#define HC_CUDA_FIND(member, base, version, symbol, ...) \
+  entries.member =                                       \
+      reinterpret_cast<decltype(entries.member)>(finder.find_optional(base, version, symbol));
+  HC_CUDA_OPTIONAL_ENTRIES(HC_CUDA_FIND)
 #undef HC_CUDA_FIND
   return nullptr;
 }

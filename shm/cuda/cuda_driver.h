@@ -2,8 +2,8 @@
 // cuda_driver: libcuda, loaded at run time; a machine without a GPU is an answer, not an error.
 //
 // Owner thread: any; plain values once loaded, and the driver itself may be called by any thread.
-// Invariants: every entry is there. A loaded driver stays in the process for good: its threads and
-// exit handlers do not survive an unload.
+// Invariants: every required entry is there; an optional one may be null. A loaded driver stays in
+// the process for good: its threads and exit handlers do not survive an unload.
 //
 // The driver does not survive a fork: load it in the process that uses it.
 #pragma once

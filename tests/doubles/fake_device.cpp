@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// fake_device: memory of the device is memory of the process behind addresses that nobody can
-// follow.
+// fake_device: start, contexts, errors that stay.
 #include "fake_device.h"
 
 #include <unistd.h>
 
-#include <cstdlib>
-#include <cstring>
+#include <algorithm>
+#include <iterator>
+#include <string>
 #include <vector>
+
+#include "fake_outlive.h"
 
 namespace hc::fake {
 
 namespace {
 
-// Makes a host address one that the processor refuses.
-constexpr std::uint64_t kDeviceBit = 1ULL << 62;
+// Those of which the header says that the process is inconsistent from then on, and a context that
+// is gone.
+constexpr int kSticky[] = {226, 700, 702, 709, 714, 715, 716, 717, 718, 719};
 
-// Errors after which a context answers nothing else.
-bool sticks(int answer) { return answer == 700 || answer == 709 || answer == 719; }
+thread_local std::vector<void*> current_contexts;
 
 }  // namespace
 
@@ -29,10 +31,14 @@ FakeDevice& FakeDevice::instance() {
 
 int FakeDevice::start() {
   const std::lock_guard lock(mutex_);
-  if (started_in_ != 0 && started_in_ != ::getpid()) {
-    return kNotInitialized;
+  if (started_in_ != 0) {
+    return started_in_ == ::getpid() ? kSuccess : kNotInitialized;
   }
   started_in_ = ::getpid();
+  report.publish();
+  if (const long lifetime_us = plan.setting("outlive_us", 0); lifetime_us > 0) {
+    outlive_start(lifetime_us, report.place(Count::outlived));
+  }
   return kSuccess;
 }
 
@@ -43,156 +49,101 @@ int FakeDevice::enter(const char* name) {
     return stuck_;
   }
   if (injected != 0) {
-    stuck_ = sticks(injected) ? injected : 0;
+    const bool sticks =
+        std::find(std::begin(kSticky), std::end(kSticky), injected) != std::end(kSticky) ||
+        injected == plan.setting("sticky", 0);
+    stuck_ = sticks ? injected : 0;
     return injected;
   }
   return started_in_ == ::getpid() ? kSuccess : kNotInitialized;
 }
 
-int FakeDevice::allocate(bool is_device, std::size_t bytes, std::uint64_t* address) {
-  if (bytes == 0 || address == nullptr) {
-    return kInvalidValue;
-  }
-  void* const memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
-  if (memory == nullptr) {
-    return kOutOfMemory;
-  }
-  std::memset(memory, 0xA5, bytes);
-  *address = reinterpret_cast<std::uint64_t>(memory) | (is_device ? kDeviceBit : 0);
-  const std::lock_guard lock(mutex_);
-  memory_[is_device][*address] = bytes;
-  return kSuccess;
+int FakeDevice::enter_context(const char* name) {
+  const int answer = enter(name);
+  return answer != 0 ? answer : current() != nullptr ? kSuccess : kInvalidContext;
 }
 
-// As the real one, it waits for all work first: who frees what a stuck stream uses hangs.
-int FakeDevice::release(bool is_device, std::uint64_t address) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (memory_[is_device].count(address) == 0) {
-      return kInvalidValue;
-    }
-  }
-  wait_for_all_streams();
+void FakeDevice::fail(int answer) {
   const std::lock_guard lock(mutex_);
-  memory_[is_device].erase(address);
-  std::free(reinterpret_cast<void*>(address & ~kDeviceBit));
-  return kSuccess;
+  stuck_ = answer;
 }
 
-void FakeDevice::wait_for_all_streams() {
-  std::vector<std::shared_ptr<FakeStream>> all;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [handle, stream] : streams_) {
-      all.push_back(stream);
-    }
-  }
-  for (const auto& stream : all) {
-    stream->wait_idle();
-  }
-}
-
-void* FakeDevice::host_of(std::uint64_t address, std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
-  auto after = memory_[1].upper_bound(address);
-  if (after == memory_[1].begin()) {
-    return nullptr;
-  }
-  const auto& [begin, size] = *--after;
-  if (address - begin > size || bytes > size - (address - begin)) {
-    return nullptr;
-  }
-  return reinterpret_cast<void*>(address & ~kDeviceBit);
-}
-
-bool FakeDevice::is_pinned(const void* begin, std::size_t bytes) {
-  const auto address = reinterpret_cast<std::uint64_t>(begin);
-  const std::lock_guard lock(mutex_);
-  auto after = memory_[0].upper_bound(address);
-  if (after == memory_[0].begin()) {
+bool FakeDevice::retain(int ordinal, void** context) {
+  if (!has_device(ordinal)) {
     return false;
   }
-  const auto& [first, size] = *--after;
-  return address - first <= size && bytes <= size - (address - first);
+  const std::lock_guard lock(mutex_);
+  ++retains_[ordinal];
+  report.add(Count::retains, 1);
+  *context = reinterpret_cast<void*>(static_cast<std::uintptr_t>(ordinal) + 1);
+  return true;
 }
 
-int FakeDevice::open_stream(void** stream) {
-  auto opened = FakeStream::start(plan.setting("stream_delay_us", 0));
+bool FakeDevice::release(int ordinal) {
   const std::lock_guard lock(mutex_);
-  *stream = reinterpret_cast<void*>(next_handle_++);
-  streams_[*stream] = std::move(opened);
-  return kSuccess;
-}
-
-int FakeDevice::close_stream(void* stream) {
-  const std::lock_guard lock(mutex_);
-  const auto found = streams_.find(stream);
-  if (found == streams_.end()) {
-    return kInvalidHandle;
+  if (retains_[ordinal] == 0) {
+    return false;
   }
-  found->second->close();
-  streams_.erase(found);
-  return kSuccess;
+  --retains_[ordinal];
+  report.add(Count::retains, -1);
+  return true;
 }
 
-std::shared_ptr<FakeStream> FakeDevice::stream_of(void* stream) {
+bool FakeDevice::is_active(int ordinal) const {
   const std::lock_guard lock(mutex_);
-  const auto found = streams_.find(stream);
-  return found == streams_.end() ? nullptr : found->second;
+  const auto found = retains_.find(ordinal);
+  return found != retains_.end() && found->second > 0;
 }
 
-int FakeDevice::open_event(void** event) {
-  const std::lock_guard lock(mutex_);
-  *event = reinterpret_cast<void*>(next_handle_++);
-  events_[*event] = FakeEvent{};
-  return kSuccess;
-}
-
-int FakeDevice::close_event(void* event) {
-  const std::lock_guard lock(mutex_);
-  return events_.erase(event) == 1 ? kSuccess : kInvalidHandle;
-}
-
-int FakeDevice::record(void* event, const std::shared_ptr<FakeStream>& stream) {
-  auto done = std::make_shared<bool>(false);
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = events_.find(event);
-    if (found == events_.end()) {
-      return kInvalidHandle;
-    }
-    found->second.done = done;
+int FakeDevice::push(void* context) {
+  if (context == nullptr ||
+      !is_active(static_cast<int>(reinterpret_cast<std::uintptr_t>(context)) - 1)) {
+    return kInvalidContext;
   }
-  stream->push([this, done] {
-    const std::lock_guard lock(mutex_);
-    *done = true;
-  });
+  current_contexts.push_back(context);
   return kSuccess;
 }
 
-int FakeDevice::query(void* event) {
-  const std::lock_guard lock(mutex_);
-  const auto found = events_.find(event);
-  if (found == events_.end()) {
-    return kInvalidHandle;
+int FakeDevice::pop(void** context) {
+  if (current() == nullptr) {
+    return kInvalidContext;
   }
-  return *found->second.done ? kSuccess : kNotReady;
+  *context = current_contexts.back();
+  current_contexts.pop_back();
+  return kSuccess;
 }
 
-void FakeDevice::add_retain(long change) {
-  const std::lock_guard lock(mutex_);
-  retains_ += change;
+void* FakeDevice::current() {
+  return current_contexts.empty() ? nullptr : current_contexts.back();
 }
 
-long FakeDevice::count(const char* what) {
+int FakeDevice::current_ordinal() {
+  return static_cast<int>(reinterpret_cast<std::uintptr_t>(current())) - 1;
+}
+
+FakeRange FakeDevice::new_range() {
+  FakeRange range;
+  range.context = current();
+  range.ordinal = current_ordinal();
+  return range;
+}
+
+FakePinned FakeDevice::new_pinned(unsigned flags) {
+  FakePinned pinned;
+  pinned.flags = flags;
+  pinned.buffer_id = memory.new_buffer_id();
+  pinned.context = current();
+  pinned.ordinal = current_ordinal();
+  return pinned;
+}
+
+long FakeDevice::count(const char* what) const {
   const std::string name = what;
-  const std::lock_guard lock(mutex_);
-  if (name == "device") return static_cast<long>(memory_[1].size());
-  if (name == "pinned") return static_cast<long>(memory_[0].size());
-  if (name == "streams") return static_cast<long>(streams_.size());
-  if (name == "events") return static_cast<long>(events_.size());
-  if (name == "retains") return retains_;
-  return plan.calls(name);
+  if (name == "orphaned") {
+    return ipc.orphaned_bytes();
+  }
+  const std::int64_t value = report.get(name);
+  return value >= 0 ? static_cast<long>(value) : plan.calls(name);
 }
 
 }  // namespace hc::fake

@@ -1,78 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
-// fake_device: the state behind the stand-in driver: memory, streams, events, contexts.
+// fake_device: the state behind the stand-in driver, put together; contexts, and errors that stay.
 //
-// Owner thread: any; one mutex, never held while work is waited for.
-// Invariants: an address of the device is no pointer of this process; following one faults.
+// Owner thread: any; each part has a mutex of its own, never held while work is waited for.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <map>
-#include <memory>
 #include <mutex>
 
+#include "fake_answers.h"
+#include "fake_event.h"
+#include "fake_host.h"
+#include "fake_ipc.h"
+#include "fake_memory.h"
 #include "fake_plan.h"
+#include "fake_report.h"
 #include "fake_stream.h"
+#include "fake_vmm.h"
 
 namespace hc::fake {
-
-// The answers of the driver that the double gives by itself.
-enum Answer : int {
-  kSuccess = 0,
-  kInvalidValue = 1,
-  kOutOfMemory = 2,
-  kNotInitialized = 3,
-  kInvalidDevice = 101,
-  kInvalidContext = 201,
-  kInvalidHandle = 400,
-  kNotFound = 500,
-  kNotReady = 600,
-};
-
-struct FakeEvent {
-  // Of the latest record; done when the worker has reached it.
-  std::shared_ptr<bool> done = std::make_shared<bool>(true);
-};
 
 class FakeDevice {
  public:
   static FakeDevice& instance();
 
   FakePlan plan{"HC_FAKE_CUDA"};
+  FakeReport report;
+  FakeMemory memory{plan, report};
+  FakeHost host{plan, report};
+  FakeStreams streams{plan, report};
+  FakeEvents events{plan, report, memory};
+  FakeIpc ipc{plan, report, memory};
+  FakeVmm vmm{report, memory};
 
-  // What every call but cuInit and cuGetProcAddress does first: the plan, then an error that has
-  // stuck to the context, then whether the driver was started in this very process.
-  int enter(const char* name);
   int start();
+  // What every call but cuInit and cuGetProcAddress does first: the plan, then an error that has
+  // stuck to the process, then whether the driver was started in this very process.
+  int enter(const char* name);
+  // The same, for calls that need a current context.
+  int enter_context(const char* name);
+  // The device goes wrong while it works: every later call says so.
+  void fail(int answer);
 
-  int allocate(bool is_device, std::size_t bytes, std::uint64_t* address);
-  int release(bool is_device, std::uint64_t address);
-  // The bytes behind an address of the device, or null if not all of them are of one allocation.
-  void* host_of(std::uint64_t address, std::size_t bytes);
-  bool is_pinned(const void* begin, std::size_t bytes);
+  int device_count() const { return static_cast<int>(plan.setting("devices", 1)); }
+  bool has_device(int ordinal) const { return ordinal >= 0 && ordinal < device_count(); }
+  // As the machine counts; CUDA_VISIBLE_DEVICES makes the same of an ordinal.
+  int on_machine(int ordinal) const {
+    return static_cast<int>(plan.setting("first_device", 0)) + ordinal;
+  }
 
-  int open_stream(void** stream);
-  int close_stream(void* stream);
-  std::shared_ptr<FakeStream> stream_of(void* stream);
+  bool retain(int ordinal, void** context);
+  bool release(int ordinal);
+  bool is_active(int ordinal) const;
+  // Of the calling thread. A context is its device's ordinal plus one, as a handle.
+  int push(void* context);
+  int pop(void** context);
+  static void* current();
+  static int current_ordinal();  // -1: none
+  // A range, or pinned memory, of the current context.
+  static FakeRange new_range();
+  FakePinned new_pinned(unsigned flags);
 
-  int open_event(void** event);
-  int close_event(void* event);
-  int record(void* event, const std::shared_ptr<FakeStream>& stream);
-  int query(void* event);
-
-  // `what`: the name of a call, or device, pinned, streams, events, retains.
-  long count(const char* what);
-  void add_retain(long change);
+  // `what`: the name of a call, or of a counter of the report, or "orphaned".
+  long count(const char* what) const;
 
  private:
-  void wait_for_all_streams();
-
-  std::mutex mutex_;
-  std::map<std::uint64_t, std::size_t> memory_[2];
-  std::map<void*, std::shared_ptr<FakeStream>> streams_;
-  std::map<void*, FakeEvent> events_;
-  std::uintptr_t next_handle_ = 0x1000;
-  long retains_ = 0;
+  mutable std::mutex mutex_;
+  std::map<int, long> retains_;
   long started_in_ = 0;
   int stuck_ = 0;
 };

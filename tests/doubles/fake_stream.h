@@ -6,19 +6,26 @@
 #pragma once
 
 #include <condition_variable>
-#include <deque>
-#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 
+#include "fake_plan.h"
+#include "fake_report.h"
+#include "fake_work.h"
+
 namespace hc::fake {
 
-class FakeStream : public std::enable_shared_from_this<FakeStream> {
+class FakeStream {
  public:
-  // Each piece of work begins `delay_us` after the one before it has ended.
-  static std::shared_ptr<FakeStream> start(long delay_us);
+  // Each piece of work begins `delay_us` after the one before it has ended; that of a stalled
+  // stream never.
+  static std::shared_ptr<FakeStream> start(FakeReport& report, long delay_us, bool is_stalled,
+                                           long torn_copy);
+  ~FakeStream();
 
-  void push(std::function<void()> work);
+  // Waits for room, as a launch does.
+  void push(FakeWork work);
   // Nothing waits and nothing runs.
   bool is_idle() const;
   void wait_idle();
@@ -26,15 +33,37 @@ class FakeStream : public std::enable_shared_from_this<FakeStream> {
   void close();
 
  private:
-  explicit FakeStream(long delay_us) : delay_us_(delay_us) {}
+  FakeStream(FakeReport& report, long delay_us, bool is_stalled, long torn_copy);
   void run();
+  void perform(const FakeWork& work);
+  void copy(const FakeWork& work);
 
-  const long delay_us_;
+  FakeReport& report_;
+  const long torn_copy_;
+  const std::unique_ptr<FakeWork[]> slots_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> queue_;
-  bool is_running_ = false;
+  FakeQueue queue_;
   bool is_closed_ = false;
+};
+
+// The streams of the process, by handle.
+class FakeStreams {
+ public:
+  FakeStreams(const FakePlan& plan, FakeReport& report) : plan_(plan), report_(report) {}
+
+  void* open();
+  bool close(void* handle);
+  std::shared_ptr<FakeStream> find(void* handle) const;
+  // As the real one does before it unmaps anything: who frees what a stuck stream uses hangs.
+  void wait_for_all() const;
+
+ private:
+  const FakePlan& plan_;
+  FakeReport& report_;
+  mutable std::mutex mutex_;
+  std::map<void*, std::shared_ptr<FakeStream>> streams_;
+  std::uintptr_t opened_ = 0;
 };
 
 }  // namespace hc::fake
