@@ -2,7 +2,10 @@
 // fake_cuda_test: the stand-in driver keeps to the contract that tests of other rooms build on.
 #include <sched.h>
 
+#include <atomic>
+#include <cstdint>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "support/catch.h"
@@ -123,14 +126,18 @@ TEST_CASE("streams do not wait for each other, and one that is stuck stays so") 
   }));
 }
 
+void store(std::uint64_t* word, std::uint64_t value) {
+  __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
 TEST_CASE("a stream waits for the record of an event that was there when it was told to") {
   CHECK(test::holds_in_child([] {
     const auto bench = FakeBench::make("");
     const auto& driver = bench->driver;
     const CuStream other = bench->new_stream();
     const CuEvent event = bench->new_event();
-    auto* const word = reinterpret_cast<volatile std::uint64_t*>(bench->pinned);
-    *word = 0;
+    auto* const word = reinterpret_cast<std::uint64_t*>(bench->pinned);
+    store(word, 0);
     const auto gate = reinterpret_cast<CuAddress>(word);
     HC_EXPECT(driver->stream_wait_event(other, event, 0) == 0);  // never recorded: no wait
     HC_EXPECT(bench->settled(other) == kCuSuccess);
@@ -146,7 +153,7 @@ TEST_CASE("a stream waits for the record of an event that was there when it was 
     }
     HC_EXPECT(driver->stream_query(other) == kCuNotReady);
     HC_EXPECT(driver->stream_wait_event(other, event, 1) == kCuInvalidValue);
-    *word = 1;
+    store(word, 1);
     HC_EXPECT(bench->settled(other) == kCuSuccess);
     HC_EXPECT(bench->pinned[64] == 7);
     return 0;
@@ -158,18 +165,18 @@ TEST_CASE("a value is written at its turn, and waited for by the comparison that
     const auto bench = FakeBench::make("");
     const auto& driver = bench->driver;
     std::memset(bench->pinned, 0, 64);
-    auto* const words = reinterpret_cast<volatile std::uint64_t*>(bench->pinned);
+    auto* const words = reinterpret_cast<std::uint64_t*>(bench->pinned);
     const auto at = reinterpret_cast<CuAddress>(bench->pinned);
     HC_EXPECT(driver->stream_wait_value64(bench->stream, at, 5, 0) == 0);
     HC_EXPECT(driver->stream_write_value64(bench->stream, at + 8, 77, 0) == 0);
-    HC_EXPECT(words[1] == 0);
-    words[0] = 6;  // more than 5
+    HC_EXPECT(__atomic_load_n(&words[1], __ATOMIC_ACQUIRE) == 0);
+    store(words, 6);  // more than 5
     HC_EXPECT(bench->settled() == kCuSuccess);
     HC_EXPECT(words[1] == 77);
     HC_EXPECT(driver->stream_wait_value64(bench->stream, at, 5, 1) == 0);  // exactly
-    words[0] = 4;
+    store(words, 4);
     HC_EXPECT(driver->stream_query(bench->stream) == kCuNotReady);
-    words[0] = 5;
+    store(words, 5);
     HC_EXPECT(bench->settled() == kCuSuccess);
     HC_EXPECT(driver->stream_write_value64(bench->stream, bench->device, 1, 0) == 0);
     HC_EXPECT(driver->stream_write_value64(bench->stream, at + 4, 1, 0) == kCuInvalidValue);
@@ -189,6 +196,51 @@ TEST_CASE("a launch into a full queue waits for room, as it does on a device") {
     }
     HC_EXPECT(bench->settled() == kCuSuccess);
     return 0;
+  }));
+}
+
+TEST_CASE("any thread may call, each with a context that it made current itself") {
+  CHECK(test::holds_in_child([] {
+    const auto bench = FakeBench::make("");
+    const auto& driver = bench->driver;
+    std::atomic<int> wrong{0};
+    const auto work = [&](unsigned char value) {
+      CuStream stream = nullptr;
+      wrong += driver->stream_create(&stream, 1, 0) == kCuInvalidContext ? 0 : 1;
+      const CurrentContext current(bench->context);
+      std::vector<unsigned char> seen(64);
+      for (int round = 0; round < 50; ++round) {
+        const CuStream own = bench->new_stream();
+        const CuEvent event = bench->new_event();
+        const CuAddress memory = bench->new_memory(64);
+        wrong += driver->memset_async(memory, value, 64, own) == kCuSuccess ? 0 : 1;
+        wrong += driver->event_record(event, own) == kCuSuccess ? 0 : 1;
+        wrong += driver->copy_to_host(seen.data(), memory, 64, own) == kCuSuccess ? 0 : 1;
+        wrong += seen[63] == value && driver->event_query(event) == kCuSuccess ? 0 : 1;
+        wrong += driver->mem_free(memory) == kCuSuccess ? 0 : 1;
+        wrong += driver->event_destroy(event) == kCuSuccess ? 0 : 1;
+        wrong += driver->stream_destroy(own) == kCuSuccess ? 0 : 1;
+      }
+    };
+    std::thread other(work, 1);
+    std::thread another(work, 2);
+    other.join();
+    another.join();
+    HC_EXPECT(wrong == 0 && test::cuda_count("copies") == 100);
+    HC_EXPECT(test::cuda_count("streams") == 1 && test::cuda_count("events") == 0);
+    return 0;
+  }));
+}
+
+TEST_CASE("a process that was forked from one with a driver has none") {
+  CHECK(test::holds_in_child([] {
+    const auto bench = FakeBench::make("");
+    return test::Child([&] {
+             HC_EXPECT(bench->driver->stream_query(bench->stream) == kCuNotInitialized);
+             HC_EXPECT(bench->driver->mem_free(bench->device) == kCuNotInitialized);
+             return 0;
+           })
+        .wait();
   }));
 }
 
