@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // fake_outlive: the helper. Compiled without sanitizers and stack protector: what runs in the
-// helper runs outside of any thread that the libraries know, so it calls nothing but the kernel.
+// helper runs outside of any thread that the libraries know, so it calls nothing but the kernel;
+// not even memset, which a sanitizer replaces.
 #include "fake_outlive.h"
 
+#include <dlfcn.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -11,7 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <linux/futex.h>
 #include <climits>
 #include <csignal>
 #include <cstdio>
@@ -21,9 +23,11 @@ namespace hc::fake {
 
 namespace {
 
-constexpr std::size_t kQueues = 256;
+constexpr std::size_t kQueues = 256;  // of streams beyond, nothing outlives
 constexpr std::size_t kStackBytes = 256 << 10;
-constexpr std::size_t kTlsBytes = 256 << 10;
+// The kernel's answers may set errno, which lies somewhere below the thread pointer.
+constexpr std::size_t kTlsBytes = 8 << 20;
+constexpr std::size_t kThreadBytes = 4096;
 constexpr long kPauseNs = 200'000;
 
 // What the helper knows; plain memory that it shares with the process.
@@ -33,9 +37,14 @@ std::int64_t* done_pieces;
 long parent;
 
 long now_ns() {
-  struct timespec time = {};
+  struct timespec time;  // not zeroed: that would be a call of memset
   ::syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &time);
   return time.tv_sec * 1'000'000'000L + time.tv_nsec;
+}
+
+void pause_shortly() {
+  const struct timespec pause = {0, kPauseNs};
+  ::syscall(SYS_nanosleep, &pause, nullptr);
 }
 
 void copy_piece(const FakePiece& piece) {
@@ -129,8 +138,26 @@ void run_off() {
   static long due[kQueues];
   const long end = now_ns() + lifetime_ns;
   for (long now = now_ns(); now < end && step(due, now); now = now_ns()) {
-    const struct timespec pause = {0, kPauseNs};
-    ::syscall(SYS_nanosleep, &pause, nullptr);
+    pause_shortly();
+  }
+}
+
+bool parent_lives() {
+  return ::syscall(SYS_getppid) == parent;
+}
+
+void wait_for_death() {
+  const long fd = ::syscall(SYS_pidfd_open, parent, 0U);
+  while (parent_lives()) {
+    if (fd < 0) {
+      pause_shortly();
+      continue;
+    }
+    struct pollfd death = {static_cast<int>(fd), POLLIN, 0};
+    ::syscall(SYS_ppoll, &death, 1UL, nullptr, nullptr, 0UL);
+    if (death.revents != 0) {
+      return;
+    }
   }
 }
 
@@ -138,11 +165,7 @@ int run_helper(void* /*unused*/) {
   ::syscall(SYS_close_range, 0U, ~0U, 0U);
   ::syscall(SYS_setsid);
   ::syscall(SYS_prctl, PR_SET_NAME, "hc-fake-dma", 0, 0, 0);
-  const long fd = ::syscall(SYS_pidfd_open, parent, 0U);
-  if (fd >= 0 && ::syscall(SYS_getppid) == parent) {
-    struct pollfd death = {static_cast<int>(fd), POLLIN, 0};
-    ::syscall(SYS_ppoll, &death, 1UL, nullptr, nullptr, 0UL);
-  }
+  wait_for_death();
   run_off();
   ::syscall(SYS_exit_group, 0);
   return 0;
@@ -154,6 +177,14 @@ char* area(std::size_t bytes) {
   return memory == MAP_FAILED ? nullptr : static_cast<char*>(memory);
 }
 
+// That of the C library itself: a sanitizer puts one of its own before it, which would run on in
+// the helper.
+using Clone = int (*)(int (*)(void*), void*, int, void*, ...);
+Clone library_clone() {
+  void* const library = ::dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+  return library == nullptr ? nullptr : reinterpret_cast<Clone>(::dlsym(library, "clone"));
+}
+
 }  // namespace
 
 // Its signal of death is 0: a process that waits for any child of its own does not see it.
@@ -161,20 +192,22 @@ void outlive_start(long lifetime_us, std::int64_t* done) {
   lifetime_ns = lifetime_us * 1000;
   done_pieces = done;
   parent = ::getpid();
+  const Clone clone_process = library_clone();
   char* const stack = area(kStackBytes);
-  char* const tls = area(2 * kTlsBytes);
-  if (tls != nullptr) {
-    *reinterpret_cast<char**>(tls + kTlsBytes) = tls + kTlsBytes;
+  char* const tls = area(kTlsBytes + kThreadBytes);
+  if (clone_process == nullptr || stack == nullptr || tls == nullptr) {
+    std::perror("fake_outlive");
+    std::abort();
   }
+  // A thread pointer of its own: that of the calling thread goes when the thread does.
+  char* const thread = tls + kTlsBytes;
+  *reinterpret_cast<char**>(thread) = thread;
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  // A thread pointer of its own: that of the calling thread goes when the thread does.
-  const long pid = stack == nullptr || tls == nullptr
-                       ? -1
-                       : ::clone(run_helper, stack + kStackBytes, CLONE_VM | CLONE_SETTLS, nullptr,
-                                 nullptr, tls + kTlsBytes, nullptr);
+  const int pid = clone_process(run_helper, stack + kStackBytes, CLONE_VM | CLONE_SETTLS, nullptr,
+                                nullptr, thread, nullptr);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (pid < 0) {
     std::perror("fake_outlive: clone");

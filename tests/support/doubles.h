@@ -5,9 +5,12 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <sys/types.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 
 #include "support/child.h"
@@ -44,6 +47,23 @@ inline void plan_double(const char* variable, const std::string& plan) {
 }
 [[nodiscard]] inline long nccl_count(const char* what) {
   return double_count("libnccl.so.2", "hc_fake_nccl_count", what);
+}
+
+// What the stand-in driver of another process counts, alive or dead, if that process was given
+// HC_FAKE_CUDA_REPORT=`folder`; -1: it has not started the driver, or counts no such thing.
+[[nodiscard]] inline long cuda_report(const std::string& folder, pid_t pid,
+                                      const std::string& what) {
+  struct {
+    char name[24];
+    std::int64_t value;
+  } record = {};
+  std::ifstream file(folder + "/" + std::to_string(pid), std::ios::binary);
+  while (file.read(reinterpret_cast<char*>(&record), sizeof record)) {
+    if (what == record.name) {
+      return static_cast<long>(record.value);
+    }
+  }
+  return -1;
 }
 
 // True if `code` ran to its end in a forked process and all that it expects is so.

@@ -83,6 +83,43 @@ TEST_CASE("a driver without lookup by version is used by the names of its entrie
   CHECK(gives("cuGetProcAddress=500", "loaded"));
 }
 
+// Which of the batch copies a driver of that version has.
+bool has_batches(const char* plan, bool has_v1, bool has_v2) {
+  return holds_in_child([&] {
+    plan_double("HC_FAKE_CUDA", plan);
+    const auto driver = CudaDriver::load(double_library("libcuda.so.1"));
+    HC_EXPECT(driver);
+    HC_EXPECT(((*driver)->copy_batch_v1 != nullptr) == has_v1);
+    HC_EXPECT(((*driver)->copy_batch_v2 != nullptr) == has_v2);
+    return 0;
+  });
+}
+
+TEST_CASE("what newer drivers have may be missing; each ABI of the batch copy has its version") {
+  CHECK(has_batches("version=11040", false, false));
+  CHECK(has_batches("version=12070", false, false));
+  CHECK(has_batches("version=12080", true, false));
+  CHECK(has_batches("", true, false));
+  CHECK(has_batches("version=13000", true, true));
+  CHECK(has_batches("cuGetProcAddress=500", true, true));  // by name: both symbols are there
+}
+
+TEST_CASE("both ABIs of the batch copy take what they declare") {
+  CHECK(holds_in_child([] {
+    plan_double("HC_FAKE_CUDA", "version=13000");
+    const auto driver = CudaDriver::load(double_library("libcuda.so.1"));
+    HC_EXPECT(driver);
+    std::size_t failed = 0;
+    // No context: 201 is the answer of both; only the older one tells which copy it was.
+    HC_EXPECT((*driver)->copy_batch_v1(nullptr, nullptr, nullptr, 1, nullptr, nullptr, 1, &failed,
+                                       nullptr) == kCuInvalidContext);
+    HC_EXPECT(failed == SIZE_MAX);
+    HC_EXPECT((*driver)->copy_batch_v2(nullptr, nullptr, nullptr, 1, nullptr, nullptr, 1,
+                                       nullptr) == kCuInvalidContext);
+    return 0;
+  }));
+}
+
 TEST_CASE("a process that was forked after the driver started has no GPU") {
   CHECK(holds_in_child([] {
     HC_EXPECT(reason_of(double_library("libcuda.so.1")) == "loaded");
