@@ -2,6 +2,8 @@
 // arena_view: sorted arenas per kind.
 #include "client/arena_view.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -58,28 +60,57 @@ Result<void> ArenaView::add(const ArenaInfo& info, UniqueFd fd) {
   RegionOptions options;
   options.size_bytes = bytes;
   options.hint_huge_pages = true;
+  options.read_only = (::fcntl(file->fd(), F_GETFL) & O_ACCMODE) != O_RDWR;
   auto region = Region::map(file->fd(), options);
   HC_TRY(region);
   arenas.insert(after, Arena{info, std::move(*region)});
   return {};
 }
 
-std::optional<ArenaView::Place> ArenaView::find(std::uint16_t kind, std::uint32_t frame) const {
+const ArenaView::Arena* ArenaView::arena_of(std::uint16_t kind, std::uint32_t frame) const {
   if (kind >= payload_bytes_.size()) {
-    return std::nullopt;
+    return nullptr;
   }
   const auto& arenas = arenas_[kind];
   const auto after = std::upper_bound(arenas.begin(), arenas.end(), frame, begins_after);
   if (after == arenas.begin()) {
-    return std::nullopt;
+    return nullptr;
   }
   const Arena& arena = *std::prev(after);
-  const std::uint32_t index = frame - arena.info.first_frame;
-  if (index >= arena.info.frame_count) {
+  return frame - arena.info.first_frame < arena.info.frame_count ? &arena : nullptr;
+}
+
+std::optional<ArenaView::Place> ArenaView::find(std::uint16_t kind, std::uint32_t frame) const {
+  const Arena* const arena = arena_of(kind, frame);
+  if (arena == nullptr) {
     return std::nullopt;
   }
+  const std::uint32_t index = frame - arena->info.first_frame;
+  const std::uint64_t at = std::uint64_t{index} * arena->info.frame_bytes + kBlockBytes;
+  return Place{arena->region.bytes().data() + at, arena->info.generation_index + index};
+}
+
+std::uint8_t* ArenaView::writable(std::uint16_t kind, std::uint32_t frame) {
+  const Arena* const found = arena_of(kind, frame);
+  if (found == nullptr || found->region.read_only()) {
+    return nullptr;
+  }
+  Arena& arena = arenas_[kind][static_cast<std::size_t>(found - arenas_[kind].data())];
+  const std::uint32_t index = frame - arena.info.first_frame;
   const std::uint64_t at = std::uint64_t{index} * arena.info.frame_bytes + kBlockBytes;
-  return Place{arena.region.bytes().data() + at, arena.info.generation_index + index};
+  return arena.region.writable_bytes().data() + at;
+}
+
+std::vector<ArenaView::Memory> ArenaView::writable_memory() {
+  std::vector<Memory> memory;
+  for (auto& arenas : arenas_) {
+    for (Arena& arena : arenas) {
+      if (!arena.region.read_only()) {
+        memory.push_back({arena.region.writable_bytes(), arena.info.frame_bytes});
+      }
+    }
+  }
+  return memory;
 }
 
 bool ArenaView::begins_after(std::uint32_t frame, const Arena& arena) {

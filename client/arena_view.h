@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// arena_view: the arenas of the daemon's L2 pool, mapped read-only, and where a frame lies in them.
+// arena_view: the arenas of the daemon's L2 pool, mapped, and where a frame lies in them. Read-only,
+// unless the daemon gave descriptors that can be written: it trusts us to copy into frames.
 //
 // Owner thread: any, under the client's mutex. Invariants: every place handed out lies inside a
 // mapping; the mappings live as long as the view, which leases keep alive beyond their session, so
@@ -9,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "proto/handshake.h"
@@ -35,6 +37,15 @@ class ArenaView {
   // Nothing when no arena of the kind holds the frame.
   std::optional<Place> find(std::uint16_t kind, std::uint32_t frame) const;
 
+  // The payload of a frame, to be written; null where there is none, or it is read-only.
+  std::uint8_t* writable(std::uint16_t kind, std::uint32_t frame);
+
+  struct Memory {
+    std::span<std::uint8_t> bytes;
+    std::uint64_t frame_bytes = 0;
+  };
+  std::vector<Memory> writable_memory();
+
   std::size_t count() const;
 
  private:
@@ -42,6 +53,7 @@ class ArenaView {
     ArenaInfo info;
     Region region;
   };
+  const Arena* arena_of(std::uint16_t kind, std::uint32_t frame) const;
   static bool begins_after(std::uint32_t frame, const Arena& arena);
 
   std::vector<std::uint32_t> payload_bytes_;  // per kind

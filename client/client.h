@@ -28,6 +28,7 @@
 #include "client/connection.h"
 #include "client/fork_guard.h"
 #include "client/gpu/device_exporter.h"
+#include "client/gpu/rank_copier.h"
 #include "client/handshake.h"
 #include "client/hicache.h"
 #include "client/lease_table.h"
@@ -45,8 +46,6 @@ inline constexpr std::uint32_t kWaitSliceMs = 100;
 inline constexpr std::uint32_t kNoFutexSliceMs = 5;
 // A daemon reports an operation late within one of its turns. After this much more, we do.
 inline constexpr std::uint32_t kLateGraceMs = 200;
-// How long what a dead daemon has queued in a GPU may still run.
-inline constexpr std::uint32_t kGpuGraceMs = 1000;
 // How long a daemon whose socket has closed may take to exit before its memory operations are
 // reported late, and before its silence is taken for what a closed socket promises anyway: that
 // it touches no client memory any more. Without the end of the socket only its death says so.
@@ -167,6 +166,17 @@ class Client {
   Result<CallPtr> begin_call(Lock& lock, ControlRequest request, CallPtr call, Deadline deadline);
   Result<void> end_call(Lock& lock, const CallPtr& call, Deadline deadline);
   Result<void> announce_region(Lock& lock, KnownRegion region, Deadline deadline);
+
+  // client_gpu.cpp
+  Result<void> register_ipc(Lock& lock, const hicache_cuda_region& region, Deadline deadline);
+  Result<void> register_rank(Lock& lock, const hicache_cuda_region& region, Deadline deadline);
+  void give_arenas();
+  Result<void> place_operation(Session::Submission& submission, const hicache_op& op);
+  void take_from_session(std::size_t max);
+  void refuse_prepared();
+  bool start_rank_copies(const Session::Prepared& prepared);
+  void rank_copied(std::uint64_t name, Code code);
+
   static ControlRequest unregister_request(std::uint32_t region);
   CallPtr unregister_call(std::uint32_t region);
   void unregister_unasked(std::uint32_t region);
@@ -192,6 +202,7 @@ class Client {
   void end_session(Session& session, EndSeen end);
   void await_daemon_exit(Session& session, EndSeen end);
   bool await_gpu(Session& session);
+  bool await_rank_copies();
   Sign await_sign(Session& session, std::uint32_t timeout_ms, EndSeen end);
   bool pause(std::uint32_t& backoff_ms);
 
@@ -217,6 +228,8 @@ class Client {
   bool stop_ = false;
   RegionTable regions_;
   std::shared_ptr<DeviceExporter> exporter_;  // with the first region of a GPU, and then for good
+  std::unique_ptr<RankCopier> rank_copier_;   // with the first that we copy ourselves
+  std::uint32_t rank_copies_ = 0;             // batches in it
   LeaseTable leases_;
   std::vector<std::uint64_t> orphans_;  // leases to be given back
   std::optional<JoinedBoard> board_;

@@ -127,6 +127,7 @@ bool Client::publish(const Attached& attached, const AttachPlan& plan) {
       unregister_unasked(number);
     }
   }
+  give_arenas();
   static_cast<void>(session_->begin_wait(wait_flags()));
   announce();
   return true;
@@ -224,6 +225,15 @@ void Client::end_session(Session& session, EndSeen end) {
   {
     const Lock lock(mutex_);
     session.close();
+  }
+  if (!await_rank_copies()) {
+    return;  // hicache_close has run out of time; it says so.
+  }
+  {
+    const Lock lock(mutex_);
+    if (rank_copier_ != nullptr) {
+      session.detach(false);  // no frame is touched by us any more
+    }
     session.connection().end_sending();
     static_cast<void>(session.take_completions(ready_, kCompletionEntries, leases_));
     const bool ended = session.state() == SessionState::ended;
@@ -280,6 +290,24 @@ void Client::await_daemon_exit(Session& session, EndSeen end) {
   const Lock lock(mutex_);
   session.abandon(true, ready_);
   announce();
+}
+
+// Frames and memory are in use until our own copies have ended. False: hicache_close has run out of
+// time before.
+bool Client::await_rank_copies() {
+  RankCopier* copier = nullptr;
+  {
+    const Lock lock(mutex_);
+    copier = rank_copier_.get();
+  }
+  if (copier == nullptr) {
+    return true;
+  }
+  if (!copier->wait_idle(stop_fd_.get())) {
+    return false;
+  }
+  copier->drop_arenas();
+  return true;
 }
 
 // The copies that a dead daemon had queued in a GPU end within the grace. False: hicache_close has

@@ -299,6 +299,13 @@ Result<StatsReply> Client::stats(std::uint32_t timeout_ms) {
 // Background thread; takes the mutex itself.
 void Client::handle(ControlMessage& message) {
   if (message.is(MessageType::wake)) {
+    {
+      const Lock lock(mutex_);
+      if (rank_copier_ != nullptr) {  // whoever waits need not be the one who copies
+        attached() ? take_from_session(kCompletionEntries) : refuse_prepared();
+        announce();
+      }
+    }
     static_cast<void>(ring_doorbell(event_fd_.get()));
     return;
   }

@@ -39,9 +39,10 @@ PageRules Client::rules_of(Verb verb, std::uint8_t kind_mask) const {
 }
 
 Result<std::uint64_t> Client::launch(Session::Submission submission) {
-  const bool on_device = submission.record.on_device;
-  submission.record = record_of(submission.entry);
-  submission.record.on_device = on_device;
+  OpRecord record = record_of(submission.entry);
+  record.on_device = submission.record.on_device;
+  record.by_rank = std::move(submission.record.by_rank);
+  submission.record = std::move(record);
   submission.record.page_count = static_cast<std::uint32_t>(submission.pages.size());
   const Deadline late_at = submission.record.late_at;
   const auto name = session_->submit(std::move(submission));
@@ -108,19 +109,7 @@ Result<std::uint64_t> Client::submit(Verb verb, const hicache_op* op, Pages page
   submission.entry = *entry;
   submission.rules = &rules;
   submission.pages = {pages.data, pages.count};
-  const bool names_region = verb == Verb::store || verb == Verb::load;
-  submission.record.on_device =
-      names_region && regions_.at(op->region).known->plan.is_cuda();
-  if ((entry->flags & kFlagAwaitEvent) != 0) {
-    if (!submission.record.on_device) {
-      return make_error(Code::bad_argument, "op.flags has HICACHE_AFTER_STREAM: op.region = " +
-                                                std::to_string(op->region) +
-                                                " must be GPU memory");
-    }
-    submission.prepare = [exporter = exporter_, stream = op->stream](std::uint16_t slot) {
-      return exporter->record(slot, stream);
-    };
-  }
+  HC_TRY_VOID(place_operation(submission, *op));
   return launch(std::move(submission));
 }
 
@@ -213,9 +202,7 @@ std::size_t Client::collect(std::span<hicache_completion> out) {
   }
   const std::size_t waiting = ready_.size() - ready_head_;
   if (attached() && waiting < out.size()) {
-    if (session_->take_completions(ready_, out.size() - waiting, leases_) != Code::ok) {
-      break_session("the daemon sent a completion that nobody waits for");
-    }
+    take_from_session(out.size() - waiting);
   }
   if (session_ != nullptr) {
     const Deadline now = std::chrono::steady_clock::now();
@@ -239,7 +226,8 @@ std::size_t Client::collect(std::span<hicache_completion> out) {
 }
 
 std::uint32_t Client::wait_flags() const {
-  return (waiters_ > 0 ? kWaitFutex : 0U) | (event_wanted_ ? kWaitPacket : 0U);
+  return (waiters_ > 0 ? kWaitFutex : 0U) |
+         (event_wanted_ || rank_copier_ != nullptr ? kWaitPacket : 0U);
 }
 
 Result<std::size_t> Client::poll(std::span<hicache_completion> out) {

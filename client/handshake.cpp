@@ -58,6 +58,7 @@ std::vector<std::uint8_t> encode_attach(const OpenPlan& plan) {
   AttachRequest request{};
   request.protocol = kProtocolVersion;
   request.fingerprint = layout_fingerprint();
+  request.flags = plan.rank_copies ? kAttachWritable : 0;
   request.incarnation = plan.incarnation;
   std::copy(plan.group.begin(), plan.group.end(), request.group.begin());
   request.rank = plan.rank;

@@ -126,6 +126,8 @@ typedef struct hicache_options {
 
 /* hicache_open succeeds although no daemon answers; the library attaches in the background. */
 #define HICACHE_OPEN_BACKGROUND 1u
+/* L2 may be mapped writable, as HICACHE_TRANSFER_RANK needs it: the daemon trusts this process. */
+#define HICACHE_OPEN_RANK_COPIES 2u
 
 /* Attaches. While no daemon answers, or it is busy, it tries again until attach_timeout_ms; a
  * refusal ends it at once. On failure *out is NULL and hicache_last_error says why. Not a hot
@@ -171,11 +173,13 @@ typedef struct hicache_region {
   const hicache_layout* layouts;
 } hicache_region;
 
-enum { HICACHE_TRANSFER_AUTO = 0, HICACHE_TRANSFER_IPC = 1 };
+enum { HICACHE_TRANSFER_AUTO = 0, HICACHE_TRANSFER_IPC = 1, HICACHE_TRANSFER_RANK = 2 };
 
-/* Memory of a GPU, inside one allocation. The daemon opens it by CUDA IPC and copies. All regions
- * of a client are of one GPU. Unregister before the memory is freed; after a sleep register anew.
- * UNSUPPORTED: no GPU here or in the daemon, or memory that can't be exported. */
+/* Memory of a GPU. IPC: inside one allocation, which the daemon opens and copies. RANK: threads of
+ * this library copy, for any memory that the GPU's context can copy; HICACHE_OPEN_RANK_COPIES. AUTO:
+ * IPC where the memory and the daemon allow it, else RANK. All regions of a client are of one GPU.
+ * Unregister before the memory is freed; after a sleep register anew.
+ * UNSUPPORTED: no GPU, memory that can't be exported, or the daemon's configuration. */
 typedef struct hicache_cuda_region {
   uint32_t region;           /* as of hicache_region; host and GPU regions share the numbers */
   uint32_t rows;

@@ -38,6 +38,8 @@ const char* verb_name(Verb verb) {
       return "a cancel";
     case Verb::none:
       return "an exists_prefix";
+    case Verb::copied:
+      break;
   }
   return "an operation";
 }

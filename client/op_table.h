@@ -9,6 +9,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -35,13 +36,16 @@ constexpr OpName op_name_of(std::uint64_t op_id) {
           static_cast<std::uint16_t>(op_id & 63U)};
 }
 
+struct RankOp;  // client_rank.h
+
 struct OpRecord {
   Verb verb = Verb::none;
   std::uint32_t region = 0;  // store and load only
   std::uint32_t page_count = 0;
   std::uint64_t user_data = 0;
   std::chrono::steady_clock::time_point late_at;  // when the client itself says that it is late
-  bool on_device = false;                         // the region is memory of a GPU
+  bool on_device = false;                         // the daemon copies memory of a GPU
+  std::shared_ptr<const RankOp> by_rank;          // we copy; else null
   bool late = false;                              // a `late` completion has been handed out
   std::uint64_t lease = 0;                        // handle of the lease that this operation granted
 

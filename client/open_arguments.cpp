@@ -16,7 +16,7 @@ namespace hc {
 
 namespace {
 
-constexpr std::uint32_t kKnownOpenFlags = HICACHE_OPEN_BACKGROUND;
+constexpr std::uint32_t kKnownOpenFlags = HICACHE_OPEN_BACKGROUND | HICACHE_OPEN_RANK_COPIES;
 
 // Reads at most one byte past the limit, so that an unterminated text is an error and not a crash
 // far away.
@@ -135,7 +135,7 @@ Result<void> check_numbers(const hicache_options& options) {
       check_bounds("options.attach_timeout_ms", options.attach_timeout_ms, {1, kDeadlineMsMax}));
   if ((options.flags & ~kKnownOpenFlags) != 0) {
     return make_error(Code::bad_argument, "options.flags = " + std::to_string(options.flags) +
-                                              ": must be HICACHE_OPEN_* flags (0..1)");
+                                              ": must be HICACHE_OPEN_* flags (0..3)");
   }
   return check_equal("options.reserved", options.reserved, 0);
 }
@@ -174,6 +174,7 @@ Result<OpenPlan> check_open(const hicache_options* options, const hicache_space*
   HC_TRY(pages);
   plan.quota_bytes = options->quota_bytes;
   plan.background = (options->flags & HICACHE_OPEN_BACKGROUND) != 0;
+  plan.rank_copies = (options->flags & HICACHE_OPEN_RANK_COPIES) != 0;
   return plan;
 }
 

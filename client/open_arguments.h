@@ -29,6 +29,7 @@ struct OpenPlan {
   std::uint64_t incarnation = 0;  // fixed for the life of the client
   std::uint64_t quota_bytes = 0;
   bool background = false;
+  bool rank_copies = false;
 };
 
 Result<OpenPlan> check_open(const hicache_options* options, const hicache_space* space);

@@ -141,7 +141,7 @@ Result<RegionPlan> check_region(const hicache_region* region, const SpaceDescrip
 Result<RegionPlan> check_cuda_region(const hicache_cuda_region* region,
                                      const SpaceDescriptor& space) {
   HC_TRY_VOID(check_given("region", region));
-  HC_TRY_VOID(check_bounds("region.transfer", region->transfer, {0, HICACHE_TRANSFER_IPC}));
+  HC_TRY_VOID(check_bounds("region.transfer", region->transfer, {0, HICACHE_TRANSFER_RANK}));
   HC_TRY_VOID(check_bounds("region.size_bytes", region->size_bytes, {1, 1ULL << 48}));
   hicache_region shape{};
   shape.region = region->region;

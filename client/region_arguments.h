@@ -22,6 +22,9 @@ struct RegionPlan {
   std::vector<IpcHandle> events;  // cuda
   RegionShape shape;
 
+  bool is_rank() const {
+    return request.region_kind == static_cast<std::uint16_t>(RegionKind::rank);
+  }
   bool is_cuda() const {
     return request.region_kind == static_cast<std::uint16_t>(RegionKind::cuda);
   }

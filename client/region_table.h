@@ -14,6 +14,7 @@
 
 #include "client/region_arguments.h"
 #include "proto/limits.h"
+#include "shm/gpu/cuda_mapping.h"
 #include "shm/unique_fd.h"
 
 namespace hc {
@@ -24,7 +25,8 @@ enum class RegionState : std::uint8_t { free, registering, registered, unregiste
 // Never changed after it was made, so that the background thread can send it without the mutex.
 struct KnownRegion {
   RegionPlan plan;
-  UniqueFd fd;
+  UniqueFd fd;             // of host memory
+  CudaMappingPtr mapping{};  // of device memory that we copy ourselves
 };
 
 struct RegionSlot {

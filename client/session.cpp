@@ -78,8 +78,12 @@ Code Session::end_code() const {
   return code_for_engine(load_acquire(server_->end_code));
 }
 
-void Session::detach() {
+void Session::detach(bool copies_in_flight) {
   closed_ = true;
+  if (copies_in_flight) {
+    parts_.connection.end_sending();
+    return;
+  }
   static_cast<void>(parts_.connection.send(MessageType::detach, next_request_id(), {}, {}));
   parts_.connection.end_sending();
 }
@@ -139,12 +143,16 @@ std::optional<hicache_completion> Session::judge(const CompletionEntry& entry, L
   const OpName name{parts_.attachment, entry.op_sequence, entry.op_slot};
   OpRecord* const record = ops_.find(name);
   if (record == nullptr || entry.verb != static_cast<std::uint8_t>(record->verb) ||
-      entry.ack > static_cast<std::uint8_t>(Ack::done) || entry.page_count > kPagesPerOpMax) {
+      entry.ack > static_cast<std::uint8_t>(Ack::prepared) || entry.page_count > kPagesPerOpMax) {
     verdict = Code::protocol;
     return std::nullopt;
   }
   const auto ack = static_cast<Ack>(entry.ack);
   const bool terminal = entry.terminal != 0;
+  if (ack == Ack::prepared) {
+    verdict = note_prepared(name, *record, terminal);
+    return std::nullopt;
+  }
   if (!terminal && ack == Ack::late && std::exchange(record->late, true)) {
     return std::nullopt;  // Already reported by report_overdue.
   }
@@ -161,6 +169,33 @@ std::optional<hicache_completion> Session::judge(const CompletionEntry& entry, L
     ops_.end(name);
   }
   return out;
+}
+
+Code Session::note_prepared(const OpName& name, const OpRecord& record, bool terminal) {
+  if (terminal || record.by_rank == nullptr) {
+    return Code::protocol;
+  }
+  Prepared prepared{name, record.by_rank, {}};
+  prepared.frames.resize(std::size_t{record.page_count} * kKindsMax);
+  const auto area =
+      parts_.server_file.bytes().subspan(result_area_offset(name.slot), kResultAreaBytes);
+  std::memcpy(prepared.frames.data(), area.data(), prepared.frames.size() * sizeof(FrameRef));
+  prepared_.push_back(std::move(prepared));
+  return Code::ok;
+}
+
+Code Session::say_copied(const OpName& name, Code code) {
+  RequestEntry entry{};
+  entry.verb = static_cast<std::uint8_t>(Verb::copied);
+  entry.op_slot = name.slot;
+  entry.op_sequence = name.sequence;
+  entry.target_sequence = static_cast<std::uint32_t>(code);
+  const Code staged = requests_.stage(entry);
+  if (staged == Code::ok) {
+    requests_.publish();
+    static_cast<void>(ring_if_sleeping(parts_.doorbell.get(), server_->daemon_sleeping));
+  }
+  return staged;
 }
 
 // A store with every acknowledgement names its lease in each of them; it is one lease.

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "client/arena_view.h"
@@ -75,8 +76,9 @@ class Session {
   bool closed() const { return closed_; }
   void close() { closed_ = true; }
   // Closes, and tells the daemon: it quiesces and then closes the socket. If it can't take the
-  // message now, it sees the end of the socket instead.
-  void detach();
+  // message now, it sees the end of the socket instead. With copies of ours in flight it must not be
+  // told: only that nothing more is sent.
+  void detach(bool copies_in_flight);
 
   struct Submission {
     RequestEntry entry{};
@@ -88,6 +90,16 @@ class Session {
   };
   // busy: every slot is taken; protocol: the daemon's index is impossible; or what `prepare` says.
   Result<OpName> submit(Submission submission);
+
+  // Frames that the daemon has told us to copy to or from, of operations that copy themselves.
+  struct Prepared {
+    OpName name;
+    std::shared_ptr<const RankOp> op;
+    std::vector<FrameRef> frames;  // page * kKindsMax + kind
+  };
+  std::vector<Prepared> take_prepared() { return std::exchange(prepared_, {}); }
+  // What became of them. protocol: the daemon's index is impossible.
+  [[nodiscard]] Code say_copied(const OpName& name, Code code);
 
   // Appends up to `max` completions; leases that they grant go into `leases`. protocol: the
   // daemon answered what was never asked.
@@ -113,6 +125,7 @@ class Session {
  private:
   std::optional<hicache_completion> judge(const CompletionEntry& entry, LeaseTable& leases,
                                           Code& verdict);
+  Code note_prepared(const OpName& name, const OpRecord& record, bool terminal);
   std::uint64_t grant(const CompletionEntry& entry, const OpName& name, OpRecord& record,
                       LeaseTable& leases);
   void add_late(const OpName& name, OpRecord& record, std::vector<hicache_completion>& out);
@@ -123,6 +136,7 @@ class Session {
   RequestProducer requests_;
   CompletionConsumer completions_;
   OpTable ops_;
+  std::vector<Prepared> prepared_;
   std::uint64_t request_id_ = 0;
   bool closed_ = false;
 };

@@ -17,6 +17,8 @@ SessionServerOptions session_options(const Config& config, DeviceMemory& devices
   const bool copies = config.gpu_transfer == GpuTransfer::automatic ||
                       config.gpu_transfer == GpuTransfer::ipc;
   options.devices = copies ? &devices : nullptr;
+  options.rank_copies = config.gpu_transfer == GpuTransfer::automatic ||
+                        config.gpu_transfer == GpuTransfer::rank;
   options.no_devices = std::string("gpu.transfer = ") + gpu_transfer_name(config.gpu_transfer);
   return options;
 }

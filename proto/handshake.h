@@ -57,9 +57,12 @@ struct MessageHeader {
 };
 static_assert(WireStruct<MessageHeader> && sizeof(MessageHeader) == 24);
 
+// The client wants arenas that it may write: regions of kind `rank` need them.
+inline constexpr std::uint32_t kAttachWritable = 1;
+
 struct AttachRequest {
   std::uint32_t protocol;
-  std::uint32_t flags;              // zero
+  std::uint32_t flags;              // kAttach*
   std::uint64_t fingerprint;        // layout_fingerprint()
   std::uint64_t incarnation;        // an equal or newer token of the same (group, rank) supersedes
   std::array<char, kGroupBytesMax> group;  // zero-padded name of the engine instance
@@ -101,7 +104,8 @@ struct ArenaInfo {
 };
 static_assert(WireStruct<ArenaInfo> && sizeof(ArenaInfo) == 24);
 
-enum class RegionKind : std::uint16_t { host = 1, cuda = 2 };
+// rank: of a GPU, or whatever the client likes: it copies itself, between it and our frames.
+enum class RegionKind : std::uint16_t { host = 1, cuda = 2, rank = 3 };
 
 // Of an allocation or an event of a device, for another process: opaque.
 using IpcHandle = std::array<std::uint8_t, 64>;

@@ -32,7 +32,8 @@ inline constexpr std::uint32_t kSessionsMax = 256;
 inline constexpr std::uint32_t kOpSlotsPerSession = 64;   // Operations in flight of one session.
 inline constexpr std::uint32_t kRingEntries = 256;        // Requests; power of two.
 inline constexpr std::uint32_t kCompletionEntries = 1024; // Completions; power of two.
-inline constexpr std::uint32_t kCompletionsPerOp = 4;     // resident, written, late, terminal.
+inline constexpr std::uint32_t kCompletionsPerOp = 5;     // prepared, resident, written, late,
+                                                          // terminal.
 inline constexpr std::uint32_t kRegionsPerSession = 16;
 inline constexpr std::uint32_t kRunsPerLayoutMax = 512;   // (offset, stride, length) runs.
 inline constexpr std::uint32_t kPagesPerOpMax = 512;
@@ -58,6 +59,8 @@ inline constexpr std::uint32_t kPagesMax = 1U << 28;      // Pages one daemon ca
 inline constexpr std::uint32_t kVolumesMax = 16;           // Disk directories of one store.
 
 // Copies.
+// How long what a dead process had queued in a GPU may still run.
+inline constexpr std::uint32_t kGpuGraceMs = 1000;
 inline constexpr std::uint32_t kCopyJobsMax = 512;        // Copies in flight.
 inline constexpr std::uint32_t kDiskRequestsMax = 512;    // Requests in flight below Disk.
 

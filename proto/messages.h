@@ -26,8 +26,11 @@ enum class Verb : std::uint8_t {
   free_object = 6,   // forget pages: every kind, every shard of this node
   flush = 7,         // barrier: every earlier store of the node is durable or failed
   cancel = 8,        // end an operation early
+  // The rank has made the copies of the operation in this slot, of which `prepared` told it;
+  // target_sequence: 0, or a Code if they failed. No operation of its own, and not answered.
+  copied = 9,
 };
-inline constexpr std::uint8_t kVerbs = 9;
+inline constexpr std::uint8_t kVerbs = 10;
 
 // How far a store has come. Values are ordered.
 enum class Ack : std::uint8_t {
@@ -37,6 +40,8 @@ enum class Ack : std::uint8_t {
   durable = 3,   // in the committed index after a flush
   late = 4,      // not terminal: the deadline passed, but a copy may still touch the memory
   done = 5,      // terminal of every verb but store
+  prepared = 6,      // not terminal: the frames in the slot's result area are the rank's to copy to
+                     // (store) or from (load); answered by Verb::copied
 };
 
 // RequestEntry::flags

@@ -21,7 +21,8 @@ constexpr std::uint8_t flags_of(Verb verb) {
     case Verb::release:
     case Verb::free_object:
     case Verb::flush:
-    case Verb::cancel: return 0;
+    case Verb::cancel:
+    case Verb::copied: return 0;
   }
   return 0;
 }

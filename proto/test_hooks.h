@@ -80,7 +80,9 @@
 
 // On the way of copies between a GPU and L2.
 #define HC_GPU_FAILPOINTS(X) \
-  X(gpu_batch_issued)
+  X(gpu_batch_issued) \
+  X(rank_prepared) \
+  X(rank_committed)
 
 #define HC_MUTANTS(X) \
   X(rows_before_flush) \
@@ -136,7 +138,8 @@
   X(copies_before_event) \
   X(copy_done_when_issued) \
   X(region_offset_dropped) \
-  X(shared_mapping_closed)
+  X(shared_mapping_closed) \
+  X(quarantine_skipped)
 
 namespace hc {
 

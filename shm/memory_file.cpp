@@ -276,6 +276,8 @@ Result<UniqueFd> MemoryFile::readonly_fd() const {
   return fd;
 }
 
+Result<UniqueFd> MemoryFile::writable_fd() const { return fd_.duplicate(); }
+
 bool file_has_huge_pages(int fd) {
   struct statfs info {};
   return ::fstatfs(fd, &info) == 0 &&

@@ -75,6 +75,9 @@ class [[nodiscard]] MemoryFile {
   // A descriptor of the same memory that can't be mapped writable; this one goes to the peer.
   Result<UniqueFd> readonly_fd() const;
 
+  // One that can: for a peer that is trusted with the memory.
+  Result<UniqueFd> writable_fd() const;
+
   int fd() const { return fd_.get(); }
   std::uint64_t size_bytes() const { return size_bytes_; }  // created: rounded up to its pages
   bool huge_pages() const { return huge_pages_; }

@@ -135,6 +135,19 @@ std::uint32_t region_rows_of(const SpaceDescriptor& space) {
       std::clamp<std::uint64_t>(kRegionBytes / row_bytes, 1, kPagesPerOpMax));
 }
 
+Result<std::uint32_t> parse_transfer(const std::string& word) {
+  if (word == "auto") {
+    return std::uint32_t{HICACHE_TRANSFER_AUTO};
+  }
+  if (word == "ipc") {
+    return std::uint32_t{HICACHE_TRANSFER_IPC};
+  }
+  if (word == "rank") {
+    return std::uint32_t{HICACHE_TRANSFER_RANK};
+  }
+  return bad("--transfer: " + word + " is not allowed; auto, ipc or rank");
+}
+
 Result<void> check_numbers(const BenchOptions& options) {
   auto ranks = check_number("--ranks", options.ranks, {1, kWorldMax});
   HC_TRY(ranks);
@@ -174,6 +187,9 @@ Result<BenchPlan> make_plan(const BenchOptions& options) {
     return bad("--device: " + options.device + " is not allowed; host or cuda");
   }
   plan.device = options.device == "cuda" ? BenchDevice::cuda : BenchDevice::host;
+  auto transfer = parse_transfer(options.transfer);
+  HC_TRY(transfer);
+  plan.transfer = *transfer;
   for (const KindSpec& kind : plan.space.kinds) {
     if (kind.payload_bytes < plan.runs) {
       return bad("--runs: " + std::to_string(plan.runs) + " is not allowed; kind " + kind.name +

@@ -31,6 +31,7 @@ struct BenchOptions {
   std::string directory;         // where the temporary folder is made
   std::string disk_backend = "automatic";
   std::string device = "host";
+  std::string transfer = "auto";
   std::uint64_t ranks = 2;
   std::uint64_t block_tokens = 512;
   std::uint64_t requests = 0;    // 0: all
@@ -47,6 +48,7 @@ struct BenchPlan {
   std::uint16_t ranks = 1;
   std::uint32_t runs = 1;
   BenchDevice device = BenchDevice::host;
+  std::uint32_t transfer = HICACHE_TRANSFER_AUTO;  // of cuda
   std::uint64_t l2_blocks = 0;
   std::uint64_t l2_bytes = 0;
   std::uint64_t l3_blocks = 0;    // N of the model
@@ -55,6 +57,12 @@ struct BenchPlan {
   std::uint64_t reserve_bytes = 0;
   std::uint32_t region_rows = 0;  // pages that a rank's memory holds
   std::vector<std::uint64_t> restart_at;  // ascending, distinct
+
+  // How its ranks open their clients.
+  std::uint32_t open_flags() const {
+    const bool copies = device == BenchDevice::cuda && transfer != HICACHE_TRANSFER_IPC;
+    return copies ? HICACHE_OPEN_RANK_COPIES : 0;
+  }
 };
 
 Result<std::vector<KindSpec>> parse_kinds(const std::string& text, Placement placement);

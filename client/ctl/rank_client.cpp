@@ -72,6 +72,7 @@ hicache_code RankClient::open(const Options& options) {
   open_options.tensor_rank = options.rank;
   open_options.attach_timeout_ms = kSetupTimeoutMs;
   open_options.quota_bytes = options.quota_bytes;
+  open_options.flags = options.flags;
   const hicache_code code = hicache_open(&open_options, &space, &client_);
   return code == HICACHE_OK ? hicache_event_fd(client_, &event_fd_) : code;
 }

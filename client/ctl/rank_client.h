@@ -36,6 +36,7 @@ class RankClient {
     std::uint16_t rank;
     std::uint16_t world;
     std::uint64_t quota_bytes;
+    std::uint32_t flags = 0;  // HICACHE_OPEN_*
   };
   // Acknowledgements go to the rank's board.
   RankClient(const RankBoards& boards, const Trace& trace, std::uint32_t rank);

@@ -43,7 +43,8 @@ RankEngine::RankEngine(const RankSetup& setup, std::uint32_t rank)
 hicache_code RankEngine::open(std::string& why) {
   auto region = RankRegion::make(
       setup_.plan.space,
-      {setup_.plan.region_rows, setup_.plan.runs, setup_.plan.device, rank_});
+      {setup_.plan.region_rows, setup_.plan.runs, setup_.plan.device, rank_,
+       setup_.plan.transfer});
   if (!region) {
     why = region.error().message();
     return HICACHE_IO_ERROR;
@@ -51,7 +52,7 @@ hicache_code RankEngine::open(std::string& why) {
   region_.emplace(std::move(*region));
   client_.set_region(*region_);
   hicache_code code = client_.open({setup_.plan.space, setup_.socket_path, setup_.weight_version,
-                                    rank_, setup_.plan.ranks, 0});
+                                    rank_, setup_.plan.ranks, 0, setup_.plan.open_flags()});
   if (code == HICACHE_OK) {
     code = region_->attach(client_.handle(), kRegion, kRegisterTimeoutMs);
   }

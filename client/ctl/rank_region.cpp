@@ -50,6 +50,7 @@ Result<RankRegion> RankRegion::make_on_device(std::uint64_t bytes, const Shape& 
   HC_TRY(device);
   RankRegion region(-1, (**device).mirror(), bytes, shape.rows);
   region.device_ = std::move(*device);
+  region.transfer_ = shape.transfer;
   return region;
 }
 
@@ -78,7 +79,8 @@ RankRegion::RankRegion(RankRegion&& other) noexcept
       bytes_(other.bytes_),
       rows_(other.rows_),
       kinds_(std::move(other.kinds_)),
-      device_(std::move(other.device_)) {}
+      device_(std::move(other.device_)),
+      transfer_(other.transfer_) {}
 
 RankRegion::~RankRegion() {
   if (memory_ != nullptr && device_ == nullptr) {
@@ -106,6 +108,7 @@ hicache_code RankRegion::attach(hicache_client* client, std::uint32_t number,
     region.rows = rows_;
     region.address = device_->address();
     region.size_bytes = bytes_;
+    region.transfer = transfer_;
     region.layout_count = static_cast<std::uint32_t>(layouts.size());
     region.layouts = layouts.data();
     return hicache_register_cuda_region(client, &region, timeout_ms);

@@ -27,6 +27,7 @@ class RankRegion {
     std::uint32_t runs = 1;
     BenchDevice device = BenchDevice::host;
     std::uint32_t rank = 0;
+    std::uint32_t transfer = HICACHE_TRANSFER_AUTO;  // of a GPU's memory
   };
   static Result<RankRegion> make(const SpaceDescriptor& space, const Shape& shape);
   RankRegion(RankRegion&& other) noexcept;
@@ -71,6 +72,7 @@ class RankRegion {
   std::uint32_t rows_;
   std::vector<std::vector<Run>> kinds_;
   std::unique_ptr<DeviceRows> device_;  // then memory_ is its mirror
+  std::uint32_t transfer_ = HICACHE_TRANSFER_AUTO;
 };
 
 }  // namespace hc

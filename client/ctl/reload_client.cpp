@@ -62,7 +62,7 @@ hicache_code ReloadClient::open(std::string& why) {
   hicache_code code =
       client_.open({setup_.plan.space, setup_.socket_path, setup_.weight_version,
                     static_cast<std::uint16_t>(rank_), setup_.plan.ranks,
-                    share_.plan.quota_bytes});
+                    share_.plan.quota_bytes, setup_.plan.open_flags()});
   if (code == HICACHE_OK) {
     code = open_group();
   }

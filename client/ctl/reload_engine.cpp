@@ -47,7 +47,8 @@ int ReloadEngine::event_fd() const {
 hicache_code ReloadEngine::open(std::string& why) {
   auto region = RankRegion::make(
       setup_.plan.space,
-      {setup_.plan.region_rows, setup_.plan.runs, setup_.plan.device, rank_});
+      {setup_.plan.region_rows, setup_.plan.runs, setup_.plan.device, rank_,
+       setup_.plan.transfer});
   if (!region) {
     why = region.error().message();
     return HICACHE_IO_ERROR;

@@ -68,51 +68,53 @@ Result<std::unique_ptr<DeviceExporter>> DeviceExporter::open(std::uint64_t addre
   HC_TRY(driver);
   const auto ordinal = find_ordinal(*driver, address);
   HC_TRY(ordinal);
-  CuDevice device = 0;
+  CuDevice number = 0;
   CuUuid raw{};
-  if (const CuResult result = (*driver)->device_get(&device, *ordinal); result != kCuSuccess) {
+  if (const CuResult result = (*driver)->device_get(&number, *ordinal); result != kCuSuccess) {
     return driver->error("cuDeviceGet", result);
   }
-  if (const CuResult result = (*driver)->device_uuid(&raw, device); result != kCuSuccess) {
+  if (const CuResult result = (*driver)->device_uuid(&raw, number); result != kCuSuccess) {
     return driver->error("cuDeviceGetUuid", result);
   }
   Uuid uuid{};
   static_assert(sizeof raw == sizeof uuid);
   std::memcpy(uuid.data(), &raw, sizeof raw);
-  auto context = PrimaryContext::retain(*driver, *ordinal);
-  HC_TRY(context);
-  auto exporter = std::make_unique<DeviceExporter>(std::move(*context), *ordinal, uuid);
+  auto device = CudaDevice::open(*driver, uuid);
+  HC_TRY(device);
+  auto exporter = std::make_unique<DeviceExporter>(std::move(*device), *ordinal);
   int shares_events = 0;
-  const CuResult asked = (*driver)->device_attribute(&shares_events, kCuDeviceIpcEvents, device);
-  if (asked == kCuSuccess && shares_events != 0) {
-    HC_TRY_VOID(exporter->make_events());
-  }
+  const CuResult asked = (*driver)->device_attribute(&shares_events, kCuDeviceIpcEvents, number);
+  HC_TRY_VOID(exporter->make_events(asked == kCuSuccess && shares_events != 0));
   return exporter;
 }
 
-DeviceExporter::DeviceExporter(PrimaryContext context, int ordinal, const Uuid& uuid)
-    : context_(std::move(context)), ordinal_(ordinal), uuid_(uuid) {}
+DeviceExporter::DeviceExporter(std::shared_ptr<CudaDevice> device, int ordinal)
+    : device_(std::move(device)), ordinal_(ordinal) {}
 
 DeviceExporter::~DeviceExporter() {
-  const CurrentContext current(context_);
+  const CurrentContext current(device_->context());
   for (CuEvent event : events_) {
-    static_cast<void>(context_.driver()->event_destroy(event));
+    static_cast<void>(device_->driver()->event_destroy(event));
   }
 }
 
-Result<void> DeviceExporter::make_events() {
-  const CudaDriver& driver = context_.driver();
-  const CurrentContext current(context_);
+Result<void> DeviceExporter::make_events(bool shared) {
+  const CudaDriver& driver = device_->driver();
+  const CurrentContext current(device_->context());
   if (current.result() != kCuSuccess) {
     return driver.error("cuCtxPushCurrent", current.result());
   }
+  const unsigned flags = kCuEventNoTiming | (shared ? kCuEventInterprocess : 0U);
   for (std::uint32_t slot = 0; slot < kOpSlotsPerSession; ++slot) {
     CuEvent event = nullptr;
-    CuResult result = driver->event_create(&event, kCuEventNoTiming | kCuEventInterprocess);
+    CuResult result = driver->event_create(&event, flags);
     if (result != kCuSuccess) {
       return driver.error("cuEventCreate", result);
     }
     events_.push_back(event);
+    if (!shared) {
+      continue;
+    }
     CuIpcEventHandle handle{};
     result = driver->ipc_get_event(&handle, event);
     if (result != kCuSuccess) {
@@ -126,15 +128,32 @@ Result<void> DeviceExporter::make_events() {
   return {};
 }
 
-Result<void> DeviceExporter::check_memory(const DeviceRange& range) const {
-  const CudaDriver& driver = context_.driver();
-  const auto ordinal = ordinal_of(driver, range.address);
+Result<void> DeviceExporter::check_device(const DeviceRange& range) const {
+  const auto ordinal = ordinal_of(device_->driver(), range.address);
   HC_TRY(ordinal);
   if (*ordinal != ordinal_) {
     return bad_address(range.address, "is of device " + std::to_string(*ordinal) +
                                           ": must be of device " + std::to_string(ordinal_) +
                                           ", as the client's other regions");
   }
+  return {};
+}
+
+// The last byte as well as the first: what lies between is the engine's to know.
+Result<CudaMappingPtr> DeviceExporter::map_region(const DeviceRange& range) {
+  const CurrentContext current(device_->context());
+  if (current.result() != kCuSuccess) {
+    return device_->driver().error("cuCtxPushCurrent", current.result());
+  }
+  HC_TRY_VOID(check_device(range));
+  HC_TRY_VOID(check_device({range.address + range.size_bytes - 1, 1}));
+  return std::make_shared<const CudaMapping>(
+      CudaMapping{range.address, range.size_bytes, device_, events_});
+}
+
+Result<void> DeviceExporter::check_memory(const DeviceRange& range) const {
+  HC_TRY_VOID(check_device(range));
+  const CudaDriver& driver = device_->driver();
   int capable = 0;
   const CuResult result = driver->pointer_attribute(&capable, kCuPointerLegacyIpc, range.address);
   if (result != kCuSuccess) {
@@ -150,8 +169,8 @@ Result<void> DeviceExporter::check_memory(const DeviceRange& range) const {
 }
 
 Result<RegionRequest> DeviceExporter::export_region(const DeviceRange& range) {
-  const CudaDriver& driver = context_.driver();
-  const CurrentContext current(context_);
+  const CudaDriver& driver = device_->driver();
+  const CurrentContext current(device_->context());
   if (current.result() != kCuSuccess) {
     return driver.error("cuCtxPushCurrent", current.result());
   }
@@ -173,7 +192,7 @@ Result<RegionRequest> DeviceExporter::export_region(const DeviceRange& range) {
   request.offset_bytes = offset;
   request.size_bytes = range.size_bytes;
   request.allocation_bytes = bytes;
-  request.device = uuid_;
+  request.device = device_->uuid();
   result = driver->pointer_attribute(&request.buffer, kCuPointerBufferId, base);
   if (result != kCuSuccess) {
     return driver.error("cuPointerGetAttribute of BUFFER_ID", result);
@@ -191,12 +210,8 @@ Result<RegionRequest> DeviceExporter::export_region(const DeviceRange& range) {
 
 Result<void> DeviceExporter::record(std::uint16_t slot, void* stream) {
   HC_CHECK(slot < kOpSlotsPerSession);
-  if (events_.empty()) {
-    return make_error(Code::unsupported,
-                      "HICACHE_AFTER_STREAM: this device can't share events between processes");
-  }
-  const CudaDriver& driver = context_.driver();
-  const CurrentContext current(context_);
+  const CudaDriver& driver = device_->driver();
+  const CurrentContext current(device_->context());
   if (current.result() != kCuSuccess) {
     return driver.error("cuCtxPushCurrent", current.result());
   }

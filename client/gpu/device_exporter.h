@@ -14,7 +14,7 @@
 
 #include "proto/handshake.h"
 #include "proto/result.h"
-#include "shm/cuda/primary_context.h"
+#include "shm/gpu/cuda_mapping.h"
 
 namespace hc {
 
@@ -28,7 +28,7 @@ class DeviceExporter {
   // For the device that this address is of. Errors: unsupported ("no GPU: ..."), bad_argument (not
   // memory of a device), io_error.
   static Result<std::unique_ptr<DeviceExporter>> open(std::uint64_t address);
-  DeviceExporter(PrimaryContext context, int ordinal, const Uuid& uuid);
+  DeviceExporter(std::shared_ptr<CudaDevice> device, int ordinal);
   DeviceExporter(const DeviceExporter&) = delete;
   DeviceExporter& operator=(const DeviceExporter&) = delete;
   ~DeviceExporter();
@@ -36,20 +36,23 @@ class DeviceExporter {
   // The fields of a request that name the region. Errors: bad_argument (another device, not inside
   // one allocation), unsupported (the allocation can't be exported), io_error.
   Result<RegionRequest> export_region(const DeviceRange& range);
+  // For copies of our own: any memory that is of this device. Errors: bad_argument, io_error.
+  Result<CudaMappingPtr> map_region(const DeviceRange& range);
+  const std::shared_ptr<CudaDevice>& device() const { return device_; }
+
   // One for each operation slot; none where the device can't share events.
   const std::vector<IpcHandle>& event_handles() const { return event_handles_; }
 
-  // The event of the slot is reached when what is in the stream now is done. Errors: unsupported
-  // (no events), bad_argument (the stream is being captured), io_error.
+  // The event of the slot is reached when what is in the stream now is done. Errors: bad_argument (the stream is being captured), io_error.
   Result<void> record(std::uint16_t slot, void* stream);
 
  private:
-  Result<void> make_events();
+  Result<void> make_events(bool shared);
+  Result<void> check_device(const DeviceRange& range) const;
   Result<void> check_memory(const DeviceRange& range) const;
 
-  PrimaryContext context_;
+  std::shared_ptr<CudaDevice> device_;
   int ordinal_;
-  Uuid uuid_;
   std::vector<CuEvent> events_;
   std::vector<IpcHandle> event_handles_;
   std::uint32_t registrations_ = 0;

@@ -17,11 +17,17 @@ void CopyDesk::copy(std::uint32_t item) {
   const Item& entry = works_.core.ops.item(item);
   Op& op = works_.core.ops.op(entry.op);
   ++op.copies;
-  if (op.has_flag(kFlagAwaitEvent) && !op.client_ready && !HC_MUTANT(copies_before_event)) {
+  if (works_.core.sessions.find(op.session)->regions[op.request.entry.region].by_rank) {
+    works_.ranks.copy(item);
+  } else if (op.has_flag(kFlagAwaitEvent) && !op.client_ready && !HC_MUTANT(copies_before_event)) {
     park(item);
   } else {
     enqueue({Step::move, item, entry.part});
   }
+}
+
+void CopyDesk::sum_filled(std::uint32_t item) {
+  enqueue({Step::sum_filled, item, works_.core.ops.item(item).part});
 }
 
 void CopyDesk::sum(PartRef ref) { enqueue({Step::sum_read, kNone32, ref}); }
@@ -126,6 +132,9 @@ bool CopyDesk::start(const Queued& queued) {
 
 void CopyDesk::drop_queued(std::uint32_t op) {
   std::vector<std::uint32_t> dropped = std::exchange(works_.core.ops.op(op).parked, {});
+  for (const std::uint32_t item : works_.ranks.drop_untold(op)) {
+    dropped.push_back(item);
+  }
   for (std::deque<Queued>& queue : queues_) {
     for (auto at = queue.begin(); at != queue.end();) {
       if (at->item != kNone32 && works_.core.ops.item(at->item).op == op) {
@@ -203,6 +212,7 @@ void CopyDesk::turn() {
       --queued_;
     }
   }
+  works_.ranks.turn();
   in_turn_ = false;
 }
 

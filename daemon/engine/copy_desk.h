@@ -29,6 +29,7 @@ class CopyDesk {
   // The item's memory to its part's frame (filler), or back (copier).
   void copy(std::uint32_t item);
   void sum(PartRef ref);  // of the frame that a read filled
+  void sum_filled(std::uint32_t item);  // of the frame that its rank filled
   // Takes the tasks of an operation that have not started out of the queues; each ends with
   // `cancelled` before this returns.
   void drop_queued(std::uint32_t op);

@@ -59,6 +59,8 @@ namespace hc {
   X(memory_faults, "operations ended because their client memory could not be touched")      \
   X(stores_discarded, "parts dropped because their store was late or ended")                 \
   X(stores_promoted, "parts that a waiting store filled after their first store had ended")  \
+  X(rank_batches, "batches of frames that ranks were told of, to copy themselves")                \
+  X(rank_batches_given_up, "of these, batches whose rank was gone before it answered")            \
   X(regions_registered, "regions of client memory that were mapped; a space switch maps none")  \
   X(sessions_opened, "sessions attached")                                                    \
   X(sessions_closed, "sessions ended")                                                       \

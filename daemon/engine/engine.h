@@ -76,6 +76,14 @@ class Engine {
     verbs_->submit(session, std::move(request));
   }
 
+  // Of ranks that copy themselves. Whether the operation of this slot and use waits for its rank.
+  bool awaits_rank(SessionId session, const RequestEntry& entry) HC_REACTOR;
+  // It does, and the rank says how its copies have ended.
+  void rank_copied(SessionId session, const RequestEntry& entry) HC_REACTOR;
+  bool is_with_rank(SessionId session) HC_REACTOR { return works_->ranks.is_with_rank(session); }
+  // The rank touches no frame any more.
+  void give_up_rank(SessionId session) HC_REACTOR;
+
   // Operator's orders, one at a time. Errors: busy, not_found, not_ready. A clear of the store
   // takes over a clear of a space that is running; both are done when it is. Pages are unreachable
   // on return; an order that ends with an error may not have made that last over a restart.

@@ -70,6 +70,24 @@ bool Engine::is_quiet(SessionId session) {
   return found->ops == 0;
 }
 
+bool Engine::awaits_rank(SessionId session, const RequestEntry& entry) {
+  const EngineSession* found = core_->sessions.find(session);
+  const std::uint32_t op = found->op_of_slot[entry.op_slot];
+  return op != kNone32 && core_->ops.op(op).request.entry.op_sequence == entry.op_sequence &&
+         !core_->ops.op(op).with_rank.empty();
+}
+
+void Engine::rank_copied(SessionId session, const RequestEntry& entry) {
+  wants_turn_ = true;
+  const std::uint32_t op = core_->sessions.find(session)->op_of_slot[entry.op_slot];
+  works_->ranks.finish(op, entry.target_sequence == 0 ? Code::ok : Code::io_error);
+}
+
+void Engine::give_up_rank(SessionId session) {
+  wants_turn_ = true;
+  works_->ranks.give_up(session);
+}
+
 std::size_t Engine::release_leases(SessionId session) {
   const std::vector<LeaseId> leases = core_->leases.leases_of(session);
   wants_turn_ = true;

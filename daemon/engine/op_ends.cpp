@@ -63,6 +63,14 @@ void OpEnds::report(std::uint32_t index, Ack ack) {
   send(op, entry);
 }
 
+void OpEnds::report_prepared(std::uint32_t index, std::span<const FrameRef> frames) {
+  const Op& op = works_.core.ops.op(index);
+  CompletionEntry entry = entry_of(op);
+  entry.ack = static_cast<std::uint8_t>(Ack::prepared);
+  entry.page_count = static_cast<std::uint32_t>(op.request.pages.size());
+  works_.core.sink.complete(op.session, entry, frames);
+}
+
 void OpEnds::count_end(const Op& op, Code code) {
   Counters& counters = works_.core.counters;
   counters.operations_timed_out += code == Code::timed_out ? 1U : 0U;

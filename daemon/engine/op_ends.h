@@ -19,6 +19,8 @@ class OpEnds {
 
   // A progress report that is not terminal.
   void report(std::uint32_t op, Ack ack);
+  // The frames that its rank is to copy to or from.
+  void report_prepared(std::uint32_t op, std::span<const FrameRef> frames);
   // Nothing of the operation is open any more: answers and closes it.
   void finish(std::uint32_t op, Code code, Ack ack);
   // Ends it early: queued copies are dropped, waiting items leave; it is finished now, or when its

@@ -61,6 +61,8 @@ struct Op {
   bool lease_reported = false;       // the client knows the lease: it stays when the rest fails
   std::vector<std::uint32_t> items;  // items in use
   std::vector<std::uint32_t> parked; // those whose copies wait for the client
+  std::vector<std::uint32_t> for_rank;   // whose copies its rank is still to be told of
+  std::vector<std::uint32_t> with_rank;  // it was told, and has not answered
   std::vector<PageId> held;          // pages this operation holds
   std::vector<std::uint8_t> from_disk;   // per page: 1 when a part was read from disk
   std::vector<std::uint8_t> copied_in;   // store, per page: 1 when a part is this operation's copy

@@ -27,6 +27,7 @@ struct EngineRegion {
   MappingId mapping = kHostMapping; // of the copier; host memory has none
   std::uint64_t base = 0;           // of the region: where the daemon has it, or from the mapping's
                                     // begin
+  bool by_rank = false;             // its client copies between it and our frames itself
   bool has_events = false;          // its client can say when its own work there is done
   std::uint64_t size_bytes = 0;
   std::uint32_t rows = 0;

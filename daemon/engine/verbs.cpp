@@ -10,6 +10,7 @@ namespace hc {
 
 Verbs::Verbs(Works& works) : works_(works), core_(works.core), ends_(works) {
   works_.events = this;
+  works_.ends = &ends_;
 }
 
 void Verbs::submit(SessionId session_id, OpRequest request) {
@@ -53,6 +54,7 @@ void Verbs::start(std::uint32_t op) {
     case Verb::free_object: start_free(op); return;
     case Verb::flush: start_flush(op); return;
     case Verb::cancel: start_cancel(op); return;
+    case Verb::copied: break;  // no operation
     case Verb::none: break;
   }
   HC_UNREACHABLE();

@@ -15,6 +15,7 @@
 #include "daemon/engine/forget.h"
 #include "daemon/engine/group_commit.h"
 #include "daemon/engine/page_keeper.h"
+#include "daemon/engine/rank_desk.h"
 #include "daemon/engine/spiller.h"
 #include "daemon/engine/step_mover.h"
 
@@ -39,6 +40,8 @@ class PartEvents {
   virtual void freed(FreeToken token) = 0;
 };
 
+class OpEnds;
+
 struct Works {
   explicit Works(Core& the_core)
       : core(the_core),
@@ -46,6 +49,7 @@ struct Works {
         admission(*this),
         commit(*this),
         copies(*this),
+        ranks(*this),
         spiller(*this),
         fills(*this),
         forget(*this),
@@ -59,11 +63,13 @@ struct Works {
   Admission admission;
   GroupCommit commit;
   CopyDesk copies;
+  RankDesk ranks;
   Spiller spiller;
   DiskFill fills;
   Forget forget;
   StepMover steps;
   PartEvents* events = nullptr;
+  OpEnds* ends = nullptr;
 };
 
 }  // namespace hc

@@ -104,7 +104,7 @@ std::uint32_t CudaCopier::place_of(const std::shared_ptr<CudaDevice>& device) {
   added.device = device;
   for (int in = 0; in < 2; ++in) {
     added.lanes[in] =
-        std::make_unique<CudaLane>(LaneOptions{device, &keeper_->registry(), in == 1}, news_);
+        std::make_unique<CudaLane>(LaneOptions{device, &keeper_->registry(), in == 1}, sink_);
   }
   devices_.push_back(std::move(added));
   return static_cast<std::uint32_t>(devices_.size() - 1);

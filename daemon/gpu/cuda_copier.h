@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "daemon/gpu/cuda_keeper.h"
-#include "daemon/gpu/cuda_lane.h"
+#include "shm/gpu/cuda_lane.h"
 #include "daemon/os/waitable.h"
 
 namespace hc {
@@ -77,6 +77,7 @@ class CudaCopier final : public Copier, public DeviceMemory, public Waitable {
   std::uint32_t place_of(const std::shared_ptr<CudaDevice>& device) HC_REACTOR;
 
   CudaNewsBox news_;
+  CudaNewsSink sink_{news_};
   std::unique_ptr<CudaKeeper> keeper_;    // goes after lanes and mappings, which give back to it
   std::vector<Slot> slots_;               // by mapping
   std::vector<Device> devices_;

@@ -27,7 +27,7 @@
 
 #include "daemon/gpu/cuda_news.h"
 #include "daemon/gpu/device_memory.h"
-#include "daemon/gpu/host_registry.h"
+#include "shm/gpu/host_registry.h"
 #include "proto/thread_roles.h"
 
 namespace hc {

@@ -8,8 +8,9 @@
 #include <variant>
 
 #include "daemon/gpu/copier.h"
-#include "daemon/gpu/cuda_mapping.h"
 #include "daemon/os/work_queue.h"
+#include "shm/gpu/copy_sink.h"
+#include "shm/gpu/cuda_mapping.h"
 
 namespace hc {
 
@@ -33,5 +34,16 @@ struct CudaRemark {
 
 using CudaNews = std::variant<CopyCompletion, CudaOpened, CudaLost, CudaRemark>;
 using CudaNewsBox = ResultBox<CudaNews>;
+
+// What a lane has to say, into the box.
+class CudaNewsSink final : public CopySink {
+ public:
+  explicit CudaNewsSink(CudaNewsBox& box) : box_(box) {}
+  void copied(const CopyCompletion& done) override { box_.put(done); }
+  void lost(const std::string& line) override { box_.put(CudaLost{line}); }
+
+ private:
+  CudaNewsBox& box_;
+};
 
 }  // namespace hc

@@ -49,9 +49,9 @@ Result<void> judge_head(const AttachRequest& request) {
                                               ": must be 0.." +
                                               std::to_string(request.world - 1));
   }
-  if (request.flags != 0) {
-    return make_error(Code::bad_argument,
-                      "flags = " + std::to_string(request.flags) + ": must be 0");
+  if ((request.flags & ~kAttachWritable) != 0) {
+    return make_error(Code::bad_argument, "flags = " + std::to_string(request.flags) +
+                                              ": must be 0.." + std::to_string(kAttachWritable));
   }
   return {};
 }
@@ -188,6 +188,7 @@ Result<void> SessionServer::try_attach(Session& session, std::span<const std::ui
   session.shard = *shard;
   session.incarnation = request.incarnation;
   session.quota_bytes = request.quota_bytes;
+  session.writes_frames = (request.flags & kAttachWritable) != 0 && options_.rank_copies;
   HC_TRY_VOID(may_supersede(session));
   HC_TRY_VOID(adopt_pidfd(session, fds[kClientPidfd]));
   if (!is_memory_file(fds[kClientFile].get())) {
@@ -259,7 +260,8 @@ void SessionServer::send_arenas(Session& session, const MessageHeader& request) 
     std::vector<UniqueFd> files;
     std::vector<int> fds;
     for (std::size_t i = first; i < first + count; ++i) {
-      auto file = arenas[i].file.readonly_fd();
+      auto file = session.writes_frames ? arenas[i].file.writable_fd()
+                                        : arenas[i].file.readonly_fd();
       if (!file) {
         end(session, file.error().code, file.error().message());
         return;

@@ -13,11 +13,11 @@ namespace hc {
 namespace {
 
 Result<void> check_region_file(const RegionBody& body, const std::vector<UniqueFd>& fds) {
-  const std::size_t wanted = body.is_cuda() ? 0 : 1;
+  const std::size_t wanted = body.is_cuda() || body.is_rank() ? 0 : 1;
   if (fds.size() != wanted) {
     return make_error(Code::bad_argument, "register_region: came with " +
                                               std::to_string(fds.size()) + " descriptors, needs " +
-                                              (body.is_cuda() ? "none" : "one memory file"));
+                                              (wanted == 0 ? "none" : "one memory file"));
   }
   return {};
 }
@@ -65,6 +65,7 @@ void SessionServer::dispatch(Session& session, const MessageHeader& header,
       groups_.leave({session.group, session.rank, session.world});
     }
     session.detached = true;
+    session.hands_off = true;
     end(session, Code::cancelled, "detached");
     return;
   }
@@ -114,6 +115,9 @@ Result<void> SessionServer::try_region(const SpaceDescriptor& space,
   if (parsed->is_cuda()) {
     return check_devices();
   }
+  if (parsed->is_rank()) {
+    return {};  // whether its arenas will be writable is seen when it attaches to them
+  }
   auto mapped = map_region(parsed->request, fds[0]);
   HC_TRY(mapped);
   regions_.dispose(std::make_shared<ClientRegion>(std::move(*mapped)));
@@ -149,6 +153,10 @@ void SessionServer::register_region(Session& session, const MessageHeader& heade
       reply(session, header, begun);
     }
     return;  // answered when it is open
+  }
+  if (parsed->is_rank()) {
+    reply(session, header, take_rank_region(session, number, std::move(*region)));
+    return;
   }
   auto mapped = map_region(parsed->request, fds[0]);
   if (!mapped) {

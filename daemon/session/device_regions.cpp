@@ -48,6 +48,22 @@ Result<void> SessionServer::open_region(Session& session, const MessageHeader& h
   return {};
 }
 
+// Nothing is mapped: the client alone knows where the memory is.
+Result<void> SessionServer::take_rank_region(Session& session, std::uint32_t number,
+                                             EngineRegion judged) {
+  if (!session.writes_frames) {
+    return make_error(Code::unsupported,
+                      "region_kind = 3 (rank): " +
+                          (options_.rank_copies
+                               ? "the client did not ask for writable arenas when it attached"
+                               : options_.no_devices));
+  }
+  judged.by_rank = true;
+  engine_->core().sessions.find(session.engine_id)->regions[number] = std::move(judged);
+  ++engine_->core().counters.regions_registered;
+  return {};
+}
+
 void SessionServer::take_opened() {
   if (options_.devices == nullptr) {
     return;

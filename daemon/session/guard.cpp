@@ -27,7 +27,8 @@ bool verb_has_pages(Verb verb) {
     case Verb::none:
     case Verb::release:
     case Verb::flush:
-    case Verb::cancel: return false;
+    case Verb::cancel:
+    case Verb::copied: return false;
   }
   return false;
 }

@@ -8,6 +8,7 @@
 #include "daemon/os/pidfd.h"
 #include "daemon/session/session_server.h"
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 #include "shm/control_message.h"
 
 namespace hc {
@@ -83,6 +84,16 @@ void SessionServer::hang_up(Session& session) {
   descriptors_.dispose(std::make_shared<UniqueFd>(std::move(session.socket)));
 }
 
+// Whether its rank can touch no frame any more: it says so, or its process has ended, and what that
+// had queued in a GPU had time to end. A file of the GPU may close after the socket.
+bool SessionServer::may_give_up(Session& session, Instant now) {
+  if (session.client_dead && session.dead_at == Instant{}) {
+    session.dead_at = now;
+  }
+  const std::int64_t grace_ns = HC_MUTANT(quarantine_skipped) ? 0 : kGpuGraceMs * kNsPerMs;
+  return session.hands_off || (session.client_dead && now - session.dead_at >= grace_ns);
+}
+
 // One step; true when something moved.
 bool SessionServer::reap_one(Session& session, Instant now) {
   if (session.phase == SessionPhase::connected &&
@@ -102,6 +113,9 @@ bool SessionServer::reap_one(Session& session, Instant now) {
     return false;
   }
   if (session.in_engine()) {
+    if (session.writes_frames && may_give_up(session, now)) {
+      engine_->give_up_rank(session.engine_id);
+    }
     if (!engine_->is_quiet(session.engine_id)) {
       return false;  // a copy may still touch the client's memory
     }

@@ -76,8 +76,8 @@ Result<RegionBody> parse_region(std::span<const std::uint8_t> body) {
                         "0.." + std::to_string(kRegionsPerSession - 1));
   }
   const bool is_host = request.region_kind == static_cast<std::uint16_t>(RegionKind::host);
-  if (!is_host && !out.is_cuda()) {
-    return out_of_range("region_kind", request.region_kind, "1 (host) or 2 (cuda)");
+  if (!is_host && !out.is_cuda() && !out.is_rank()) {
+    return out_of_range("region_kind", request.region_kind, "1 (host), 2 (cuda) or 3 (rank)");
   }
   const bool has_events = out.is_cuda() && request.event_count == kOpSlotsPerSession;
   if (request.event_count != 0 && !has_events) {
@@ -126,7 +126,7 @@ Result<RegionBody> parse_region(std::span<const std::uint8_t> body) {
 Result<EngineRegion> judge_region(const RegionBody& body, const SpaceDescriptor& space) {
   const RegionRequest& request = body.request;
   if (request.size_bytes == 0 ||
-      (!body.is_cuda() && request.offset_bytes % kBlockBytes != 0)) {
+      (!body.is_cuda() && !body.is_rank() && request.offset_bytes % kBlockBytes != 0)) {
     return make_error(Code::bad_argument,
                       "region: size_bytes = " + std::to_string(request.size_bytes) +
                           ", offset_bytes = " + std::to_string(request.offset_bytes) +

@@ -30,6 +30,9 @@ struct RegionBody {
   std::vector<LayoutRun> runs;
   std::vector<IpcHandle> events;
 
+  bool is_rank() const {
+    return request.region_kind == static_cast<std::uint16_t>(RegionKind::rank);
+  }
   bool is_cuda() const {
     return request.region_kind == static_cast<std::uint16_t>(RegionKind::cuda);
   }

@@ -70,10 +70,13 @@ struct Session {
   UniqueFd client_pidfd;
   bool client_dead = false;            // pidfd fired
   bool detached = false;               // said so itself, or was superseded: leases go at once
+  bool hands_off = false;              // it says that it touches no frame any more
+  bool writes_frames = false;          // its arenas are writable: it may copy itself
   bool socket_closed = false;          // the peer has closed its end
   bool broken = false;                 // broke the ring protocol; ends with the next reap
   Code end_code = Code::ok;
   std::int64_t connected_at_ns = 0;
+  Instant dead_at{};                   // when the loop first saw that its process had ended
 
   std::string group;
   std::uint16_t rank = 0;

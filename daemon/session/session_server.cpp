@@ -171,8 +171,7 @@ void SessionServer::on_pidfd(std::uint32_t number) {
 bool SessionServer::drain_rings() {
   bool any = false;
   for (const auto& session : sessions_) {
-    if (session != nullptr && session->rings != nullptr &&
-        (session->phase == SessionPhase::attached || session->phase == SessionPhase::holding)) {
+    if (session != nullptr && is_listened_to(*session)) {
       any = drain_ring(*session) || any;
     }
   }
@@ -199,13 +198,46 @@ bool SessionServer::drain_ring(Session& session) {
     end(session, Code::protocol, "the request tail is impossible");
     return false;
   }
-  for (std::uint32_t i = 0; i < taken && session.phase != SessionPhase::ended; ++i) {
+  const bool was_over = session.phase == SessionPhase::ended;
+  for (std::uint32_t i = 0; i < taken && (was_over || session.phase != SessionPhase::ended); ++i) {
     take_request(session, entries[i]);
   }
   return taken > 0;
 }
 
+// Service may be over while the rank still copies: nothing but its word on that is taken then.
+bool SessionServer::is_listened_to(const Session& session) const {
+  const bool in_service =
+      session.phase == SessionPhase::attached || session.phase == SessionPhase::holding;
+  const bool copies = session.phase == SessionPhase::ended && session.writes_frames &&
+                      !session.broken && session.end_code != Code::protocol &&
+                      session.in_engine() && engine_->is_with_rank(session.engine_id);
+  return session.rings != nullptr && (in_service || copies);
+}
+
+// False: the entry is no word of a rank that anybody waits for.
+bool SessionServer::take_rank_word(Session& session, const RequestEntry& entry) {
+  const bool awaited = session.in_engine() && entry.op_slot < kOpSlotsPerSession &&
+                       entry.page_count == 0 && engine_->awaits_rank(session.engine_id, entry);
+  if (!awaited) {
+    return false;
+  }
+  ++session.credit[entry.op_slot];  // of the next `prepared`
+  ++session.credit_total;
+  engine_->rank_copied(session.engine_id, entry);
+  return true;
+}
+
 void SessionServer::take_request(Session& session, const RequestEntry& entry) {
+  if (entry.verb == static_cast<std::uint8_t>(Verb::copied)) {
+    if (!take_rank_word(session, entry)) {
+      end(session, Code::protocol, "a rank says that it has copied what it was not told of");
+    }
+    return;
+  }
+  if (session.phase == SessionPhase::ended) {
+    return;
+  }
   if (!entry_keeps_protocol(entry) || session.credit[entry.op_slot] != 0) {
     end(session, Code::protocol, "a request names an impossible or busy operation slot, an "
                                  "unknown verb, or sets spare bytes");
@@ -317,9 +349,7 @@ bool SessionServer::can_take(Session& session) const {
 
 bool SessionServer::rings_have_news() const {
   for (const auto& session : sessions_) {
-    const bool listening = session != nullptr && session->rings != nullptr &&
-                           (session->phase == SessionPhase::attached ||
-                            session->phase == SessionPhase::holding);
+    const bool listening = session != nullptr && is_listened_to(*session);
     if (listening && session->rings->requests.has_news() && can_take(*session)) {
       return true;
     }

@@ -44,7 +44,8 @@ struct SessionServerOptions {
   std::string tenant;
   std::uint32_t sessions_max = 64;
   std::int64_t attach_timeout_ms = 2000;  // from connect to attach
-  DeviceMemory* devices = nullptr;        // null: regions are host memory only
+  DeviceMemory* devices = nullptr;        // null: regions of GPUs are not copied here
+  bool rank_copies = true;                // clients that ask for it get writable arenas
   std::string no_devices = "this daemon has no GPU";  // then, the reason
 };
 
@@ -102,6 +103,8 @@ class SessionServer final : public CompletionSink {
   Result<void> open_region(Session& session, const MessageHeader& header, const RegionBody& body,
                            EngineRegion judged) HC_REACTOR;
   Result<void> check_devices() const HC_REACTOR;
+  Result<void> take_rank_region(Session& session, std::uint32_t number, EngineRegion judged)
+      HC_REACTOR;
   Result<void> check_region_is_free(const Session& session, std::uint32_t region) HC_REACTOR;
   void finish_region(Session& session, const Session::PendingRegion& pending,
                      const DeviceOpened& opened) HC_REACTOR;
@@ -149,6 +152,7 @@ class SessionServer final : public CompletionSink {
   // reaper.cpp
   void end(Session& session, Code code, const std::string& reason) HC_REACTOR;
   bool reap_one(Session& session, Instant now) HC_REACTOR;
+  static bool may_give_up(Session& session, Instant now) HC_REACTOR;
   void unmap(Session& session) HC_REACTOR;
   void publish_now(Session& session) HC_REACTOR;
   void hang_up(Session& session) HC_REACTOR;
@@ -159,6 +163,8 @@ class SessionServer final : public CompletionSink {
   void accept_one(UniqueFd socket, Instant now) HC_REACTOR;
   bool drain_ring(Session& session) HC_REACTOR;
   void take_request(Session& session, const RequestEntry& entry) HC_REACTOR;
+  bool take_rank_word(Session& session, const RequestEntry& entry) HC_REACTOR;
+  bool is_listened_to(const Session& session) const HC_REACTOR;
   void answer(Session& session, const RequestEntry& entry, Code code) HC_REACTOR;
   void stage(Session& session, const CompletionEntry& entry) HC_REACTOR;
   Session* by_engine_id(SessionId id) HC_REACTOR;

@@ -71,7 +71,7 @@ const std::vector<Case>& option_cases() {
       {"quota of less than a page",
        [](Options& o, SampleSpace&) { o.quota_bytes = 77; },
        {"options.quota_bytes", "77", "must be 0 or at least"}},
-      {"flags", [](Options& o, SampleSpace&) { o.flags = 2; }, {"options.flags", "2", "0..1"}},
+      {"flags", [](Options& o, SampleSpace&) { o.flags = 4; }, {"options.flags", "4", "0..3"}},
       {"reserved",
        [](Options& o, SampleSpace&) { o.reserved = 5; },
        {"options.reserved", "5", "must be 0"}},

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "daemon/gpu/cuda_device.h"
+#include "shm/gpu/cuda_device.h"
 
 namespace hc {
 

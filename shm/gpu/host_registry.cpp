@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // host_registry: pieces of arenas, by address.
-#include "daemon/gpu/host_registry.h"
+#include "shm/gpu/host_registry.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuda_device: finds a device by its UUID and retains its context.
-#include "daemon/gpu/cuda_device.h"
+#include "shm/gpu/cuda_device.h"
 
 #include <array>
 #include <cstring>

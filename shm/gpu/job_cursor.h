@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "daemon/gpu/copier.h"
+#include "shm/gpu/copy_job.h"
 
 namespace hc {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuda_lane: the loop of a lane: take, look, issue, pause.
-#include "daemon/gpu/cuda_lane.h"
+#include "shm/gpu/cuda_lane.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -23,8 +23,8 @@ constexpr long kSleepNs = 10'000;
 
 }  // namespace
 
-CudaLane::CudaLane(const LaneOptions& options, CudaNewsBox& news)
-    : options_(options), news_(news) {
+CudaLane::CudaLane(const LaneOptions& options, CopySink& sink)
+    : options_(options), sink_(sink) {
   thread_ = std::thread([this] {
     const RoleScope role(kCopierRole);
     ::pthread_setname_np(::pthread_self(), options_.to_device ? "gpu-in" : "gpu-out");
@@ -218,7 +218,7 @@ void CudaLane::finish(const Active& active) {
                               std::memory_order_relaxed);
   }
   counters_.failures.fetch_add(active.code == Code::io_error ? 1 : 0, std::memory_order_relaxed);
-  news_.put(done);
+  sink_.copied(done);
 }
 
 // Whether the context answers nothing else any more. A call that failed by itself leaves the
@@ -230,8 +230,7 @@ bool CudaLane::lost_by(CuResult result, const char* call) {
     return false;
   }
   if (options_.device->lose()) {
-    news_.put(CudaLost{uuid_text(options_.device->uuid()) + ": " +
-                       driver.error(call, result).message()});
+    sink_.lost(uuid_text(options_.device->uuid()) + ": " + driver.error(call, result).message());
   }
   return true;
 }

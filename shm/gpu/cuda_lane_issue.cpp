@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "daemon/gpu/cuda_lane.h"
+#include "shm/gpu/cuda_lane.h"
 #include "proto/check.h"
 #include "proto/test_hooks.h"
 

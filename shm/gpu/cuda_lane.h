@@ -2,7 +2,7 @@
 // cuda_lane: one direction of one device: a thread with a stream, which issues copies in batches
 // and reports them when the device has done them.
 //
-// Owner thread: the reactor puts; everything below is the lane's own thread.
+// Owner thread: any may put; everything below is the lane's own thread.
 // Invariants:
 //   - a job is reported only when no copy of it can touch memory any more: its batches' events are
 //     reached, or its context is lost
@@ -19,10 +19,10 @@
 #include <thread>
 #include <vector>
 
-#include "daemon/gpu/cuda_mapping.h"
-#include "daemon/gpu/cuda_news.h"
-#include "daemon/gpu/host_registry.h"
-#include "daemon/gpu/job_cursor.h"
+#include "shm/gpu/copy_sink.h"
+#include "shm/gpu/cuda_mapping.h"
+#include "shm/gpu/host_registry.h"
+#include "shm/gpu/job_cursor.h"
 #include "proto/thread_roles.h"
 
 namespace hc {
@@ -46,15 +46,15 @@ struct LaneOptions {
 
 class CudaLane {
  public:
-  CudaLane(const LaneOptions& options, CudaNewsBox& news);
+  CudaLane(const LaneOptions& options, CopySink& sink);
   CudaLane(const CudaLane&) = delete;
   CudaLane& operator=(const CudaLane&) = delete;
   // Waits for the copies that the device has; what awaits an event is cancelled.
   ~CudaLane();
 
-  void put(const CopyJob& job, CudaMappingPtr mapping) HC_REACTOR;
+  void put(const CopyJob& job, CudaMappingPtr mapping);
   // Who awaits an event of the mapping hears `cancelled`.
-  void cancel_awaits(CudaMappingPtr mapping) HC_REACTOR;
+  void cancel_awaits(CudaMappingPtr mapping);
 
   const CudaDevice& device() const { return *options_.device; }
   const LaneCounters& counters() const { return counters_; }
@@ -94,7 +94,7 @@ class CudaLane {
   void pause() HC_COPIER;
 
   LaneOptions options_;
-  CudaNewsBox& news_;
+  CopySink& sink_;
   LaneCounters counters_;
   std::mutex mutex_;
   std::condition_variable changed_;
