@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <thread>
@@ -188,12 +189,47 @@ TEST_CASE("a value is written at its turn, and waited for by the comparison that
   }));
 }
 
+TEST_CASE("work in a stream takes its time, in each stream its own") {
+  CHECK(test::holds_in_child([] {
+    const auto bench = FakeBench::make("stream_delay_us=1000,stream_delay_us@2=20000");
+    const auto took = [&](CuStream stream) {
+      const auto begin = std::chrono::steady_clock::now();
+      HC_CHECK(bench->driver->memset_async(bench->device, 1, 8, stream) == kCuSuccess);
+      HC_CHECK(bench->settled(stream) == kCuSuccess);
+      return std::chrono::steady_clock::now() - begin;
+    };
+    HC_EXPECT(took(bench->stream) >= std::chrono::microseconds(1000));
+    HC_EXPECT(took(bench->new_stream()) >= std::chrono::microseconds(20000));
+    return 0;
+  }));
+}
+
 TEST_CASE("a launch into a full queue waits for room, as it does on a device") {
   CHECK(test::holds_in_child([] {
+    constexpr int kRoom = 1024;
     const auto bench = FakeBench::make("");
-    for (int launch = 0; launch < 3000; ++launch) {
-      HC_EXPECT(bench->driver->memset_async(bench->device, 1, 8, bench->stream) == 0);
+    const auto& driver = bench->driver;
+    auto* const word = reinterpret_cast<std::uint64_t*>(bench->pinned);
+    store(word, 0);
+    HC_EXPECT(driver->stream_wait_value64(bench->stream, reinterpret_cast<CuAddress>(word), 1,
+                                          kCuWaitAtLeast) == 0);
+    std::atomic<int> launched{1};
+    std::thread launcher([&] {
+      const CurrentContext current(bench->context);
+      while (launched < kRoom + 5) {
+        HC_CHECK(driver->memset_async(bench->device, 1, 8, bench->stream) == kCuSuccess);
+        ++launched;
+      }
+    });
+    while (test::cuda_count("cuMemsetD8Async") < kRoom) {  // the last of these finds no room
+      ::sched_yield();
     }
+    for (int look = 0; look < 1000; ++look) {
+      HC_EXPECT(launched <= kRoom);
+      ::sched_yield();
+    }
+    store(word, 1);
+    launcher.join();
     HC_EXPECT(bench->settled() == kCuSuccess);
     return 0;
   }));

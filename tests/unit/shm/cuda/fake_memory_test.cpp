@@ -154,6 +154,25 @@ TEST_CASE("an address comes back for new memory, its buffer id never does") {
   }));
 }
 
+TEST_CASE("an access ends with its allocation, even where another one follows at once") {
+  CHECK(test::holds_in_child([] {
+    const auto bench = FakeBench::make("");
+    bool has_neighbour = false;
+    CuAddress before = bench->device;
+    for (int more = 0; more < 16; ++more) {
+      const CuAddress next = bench->new_memory(FakeBench::kBytes);
+      const CuAddress distance = next > before ? next - before : before - next;
+      has_neighbour = has_neighbour || distance == FakeBench::kBytes;
+      before = next;
+      HC_EXPECT(bench->driver->memset_async(next, 1, FakeBench::kBytes, bench->stream) == 0);
+      HC_EXPECT(bench->driver->memset_async(next, 1, FakeBench::kBytes + 1, bench->stream) ==
+                kCuInvalidValue);
+    }
+    HC_EXPECT(has_neighbour);
+    return 0;
+  }));
+}
+
 TEST_CASE("memory of a device ends, and each device has its own") {
   CHECK(test::holds_in_child([] {
     const auto bench = FakeBench::make("memory_bytes=1000000,devices=2");
@@ -171,8 +190,11 @@ TEST_CASE("memory of a device ends, and each device has its own") {
     const CurrentContext current(*other);
     CuAddress beyond = 0;
     HC_EXPECT(bench->driver->mem_alloc(&beyond, 1'000'000) == 0);
-    HC_EXPECT(bench->driver->mem_free(address) == 0);
     HC_EXPECT(bench->driver->mem_alloc(&beyond, 1) == kCuOutOfMemory);
+    HC_EXPECT(test::cuda_count("device_bytes") == 2'000'000);
+    HC_EXPECT(bench->driver->mem_free(address) == 0);
+    HC_EXPECT(test::cuda_count("device_bytes") == 1'000'000 + FakeBench::kBytes);
+    HC_EXPECT(bench->driver->mem_alloc(&beyond, 1) == kCuOutOfMemory);  // it was of the other one
     return 0;
   }));
 }

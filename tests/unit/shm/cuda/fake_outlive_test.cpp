@@ -126,11 +126,12 @@ TEST_CASE(
   CHECK(test::holds_in_child([] {
     HC_EXPECT(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
     test::Child user([] {
-      const auto bench = FakeBench::make("outlive_us=60000000");
+      const auto bench = FakeBench::make("outlive_us=1,stream_delay_us=10000");
       HC_EXPECT(::waitpid(-1, nullptr, 0) == -1 && errno == ECHILD);
       HC_EXPECT(bench->fill(bench->device, 3, 64));
       HC_EXPECT(bench->byte_at(bench->device) == 3);
       HC_EXPECT(test::cuda_count("copies") == 1 && test::cuda_count("outlived") == 0);
+      HC_EXPECT(::waitpid(-1, nullptr, __WALL | WNOHANG) == 0);  // the helper sleeps
       return 0;
     });
     HC_EXPECT(user.wait() == 0);

@@ -65,7 +65,11 @@ TEST_CASE("two chunks of one reservation are one stretch of memory once both are
     HC_EXPECT(test::cuda_count("device_bytes") == FakeBench::kBytes + 2 * kChunk);
     HC_EXPECT(driver->vmm_address_free(area, 3 * kChunk) == kCuInvalidValue);
     HC_EXPECT(driver->vmm_unmap(area, kChunk + 4096) == kCuInvalidValue);
+    HC_EXPECT(driver->vmm_unmap(area + kChunk / 2, kChunk / 2) == kCuInvalidValue);
+    CuMemProperties of = {};
+    HC_EXPECT(driver->vmm_properties(&of, first) == 0);
     HC_EXPECT(driver->vmm_unmap(area, 2 * kChunk) == 0);
+    HC_EXPECT(driver->vmm_properties(&of, first) == kCuInvalidValue);
     HC_EXPECT(driver->vmm_address_free(area, 2 * kChunk) == kCuInvalidValue);
     HC_EXPECT(driver->vmm_address_free(area, 3 * kChunk) == 0);
     HC_EXPECT(test::cuda_count("device_bytes") == FakeBench::kBytes);
