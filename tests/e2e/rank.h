@@ -60,6 +60,7 @@ class Rank {
   hicache_code open();
   hicache_code close();
   hicache_client* client() const { return client_; }
+  void forget_client() { client_ = nullptr; }  // the test has closed it itself
   const RankOptions& options() const { return options_; }
 
   // Without waiting. A store's rows are filled before, a load's spoiled.

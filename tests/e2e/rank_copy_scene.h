@@ -66,6 +66,7 @@ class RankCopyScene {
   long count(pid_t pid, const std::string& what) const {
     return cuda_report(reports_.str(), pid, what);
   }
+  std::size_t daemon_sessions() const { return daemon_.ask("status").at("sessions").size(); }
   std::uint64_t stat(const char* name) const {
     return daemon_.ask("stats").at(name).get<std::uint64_t>();
   }
