@@ -29,6 +29,7 @@ struct RankCopyPlan {
   std::uint64_t l2_bytes = 8U << 20;
   std::string gpu_transfer{};     // "": the daemon's own choice
   bool daemon_has_gpu = false;
+  std::string daemon_driver{};    // the stand-in's plan then
   std::uint32_t payload_bytes = 24'000;
 };
 
@@ -42,6 +43,13 @@ class RankCopyScene {
   RankCopyScene& operator=(const RankCopyScene&) = delete;
 
   DaemonProcess& daemon() { return daemon_; }
+  // The next daemon, which has no small bug and dies nowhere.
+  void start_sound() {
+    plan_.mutant.clear();
+    plan_.failpoint.clear();
+    daemon_.options() = options_of();
+    daemon_.start();
+  }
   RankOptions on_host(const std::string& group) const {
     RankOptions options;
     options.socket = daemon_.client_socket();
@@ -78,8 +86,9 @@ class RankCopyScene {
     options.l3_bytes = 4 * plan_.l2_bytes;
     options.gpu_transfer = plan_.gpu_transfer;
     if (plan_.daemon_has_gpu) {
-      options.environment.push_back("LD_LIBRARY_PATH=" +
-                                    double_library("").parent_path().string());
+      options.environment = {"LD_LIBRARY_PATH=" + double_library("").parent_path().string(),
+                             "HC_FAKE_CUDA=" + plan_.daemon_driver,
+                             "HC_FAKE_CUDA_REPORT=" + reports_.str()};
     }
     for (const auto& [name, value] : {std::pair{"HICACHE_MUTANT=", plan_.mutant},
                                       std::pair{"HICACHE_FAILPOINT=", plan_.failpoint}}) {
