@@ -122,6 +122,7 @@ Result<void> Client::close(std::uint32_t timeout_ms) {
   static_cast<void>(ring_doorbell(stop_fd_.get()));
   lock.unlock();
   background_.join();
+  rank_copier_.reset();  // waits for copies that run, and tells the daemon of their ends
   if (!ended) {
     return make_error(Code::timed_out,
                       "the daemon has not ended the session in " + std::to_string(timeout_ms) +

@@ -205,6 +205,9 @@ void Client::rank_copied(std::uint64_t name, Code code) {
     static_cast<void>(session_->say_copied(op, code));
     if (session_->closed()) {
       refuse_prepared();
+      if (rank_copies_ == 0) {
+        session_->detach(false);
+      }
     }
   }
   changed_.notify_all();

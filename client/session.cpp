@@ -81,7 +81,6 @@ Code Session::end_code() const {
 void Session::detach(bool copies_in_flight) {
   closed_ = true;
   if (copies_in_flight) {
-    parts_.connection.end_sending();
     return;
   }
   static_cast<void>(parts_.connection.send(MessageType::detach, next_request_id(), {}, {}));

@@ -51,8 +51,9 @@ RankCopier::RankCopier(std::shared_ptr<CudaDevice> device, OnDone on_done)
 }
 
 RankCopier::~RankCopier() {
-  lanes_[0].reset();
-  lanes_[1].reset();
+  // Not reset: what is reported until their end may still put copies into them.
+  lanes_[0]->end();
+  lanes_[1]->end();
   drop_arenas();
   {
     const std::lock_guard lock(mutex_);
@@ -161,23 +162,20 @@ void RankCopier::copied(const CopyCompletion& done) {
     }
     running->code = running->code == Code::ok ? done.code : running->code;
     is_done = running->batch.awaits_event ? running->code != Code::ok : running->left == 0;
-    // What is done stays known until its end was told: wait_idle waits for that.
-    if (!is_done) {
-      running_.erase(found);
-    }
   }
-  if (!is_done) {
-    if (running->batch.awaits_event) {
-      start_copies(running);
-    }
-    return;
+  // Its ticket stays known until its copies are, or until its end was told: wait_idle sees no gap.
+  if (is_done) {
+    on_done_(running->batch.name, running->code);
+  } else if (running->batch.awaits_event) {
+    start_copies(running);
   }
-  on_done_(running->batch.name, running->code);
   {
     const std::lock_guard lock(mutex_);
     running_.erase(done.ticket);
   }
-  changed_.notify_all();
+  if (is_done) {
+    changed_.notify_all();
+  }
 }
 
 // Its copies fail one by one, which the daemon hears of.

@@ -32,7 +32,10 @@ CudaLane::CudaLane(const LaneOptions& options, CopySink& sink)
   });
 }
 
-CudaLane::~CudaLane() {
+void CudaLane::end() {
+  if (!thread_.joinable()) {
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;

@@ -49,8 +49,11 @@ class CudaLane {
   CudaLane(const LaneOptions& options, CopySink& sink);
   CudaLane(const CudaLane&) = delete;
   CudaLane& operator=(const CudaLane&) = delete;
-  // Waits for the copies that the device has; what awaits an event is cancelled.
-  ~CudaLane();
+  ~CudaLane() { end(); }
+
+  // Waits for the copies that it has; what awaits an event is cancelled. Called once more it does
+  // nothing.
+  void end();
 
   void put(const CopyJob& job, CudaMappingPtr mapping);
   // Who awaits an event of the mapping hears `cancelled`.

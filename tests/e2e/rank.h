@@ -35,6 +35,10 @@ struct RankOptions {
   std::string weight_version = "1";
   std::uint32_t attach_timeout_ms = 30'000;
   std::uint32_t quota_pages = 0;  // guaranteed in L2
+  BenchDevice device = BenchDevice::host;  // cuda: rows in device memory, each operation behind
+                                           // what the rank has queued there
+  std::uint32_t transfer = HICACHE_TRANSFER_AUTO;
+  std::uint32_t open_flags = 0;  // HICACHE_OPEN_*
 };
 
 // The space of every test: one sharded kind.
@@ -56,6 +60,7 @@ class Rank {
   hicache_code open();
   hicache_code close();
   hicache_client* client() const { return client_; }
+  void forget_client() { client_ = nullptr; }  // the test has closed it itself
   const RankOptions& options() const { return options_; }
 
   // Without waiting. A store's rows are filled before, a load's spoiled.

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// rank_copy_bench_test: `bench replay --device cuda --transfer rank`: ranks copy themselves, and
+// every byte of every load is compared, through a restart and under chaos.
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "e2e/process.h"
+#include "support/catch.h"
+#include "support/paths.h"
+#include "support/temp_dir.h"
+
+namespace hc::test {
+namespace {
+
+nlohmann::json rank_copy_report(std::vector<std::string> words, const std::string& plan) {
+  const TempDir folder;
+  const std::vector<std::string> own{"--device", "cuda", "--transfer", "rank",
+                                     "--json",   "--dir", folder.str()};
+  words.insert(words.end(), own.begin(), own.end());
+  const Outcome outcome = run_program(
+      "cachectl", words,
+      {"LD_LIBRARY_PATH=" + double_library("").parent_path().string(), "HC_FAKE_CUDA=" + plan});
+  INFO(outcome.out << outcome.err);
+  REQUIRE(outcome.status == 0);
+  const nlohmann::json report = nlohmann::json::parse(outcome.out, nullptr, false);
+  REQUIRE(report.is_object());
+  return report;
+}
+
+TEST_CASE("a replay whose ranks copy themselves loads the right bytes through a restart") {
+  const auto* const plan = GENERATE("version=13000", "version=12010,no_ipc=1,no_vmm=1");
+  INFO(plan);
+
+  const nlohmann::json report = rank_copy_report(
+      {"bench", "replay", "--synthetic", "users=20,turns=5", "--ranks", "2", "--runs", "7", "--l2",
+       "200blocks", "--l3", "2000blocks", "--restart-at", "50"},
+      plan);
+
+  INFO(report.dump());
+  CHECK(report.at("wrong_bytes") == 0);
+}
+
+TEST_CASE("ranks that reload by copies of their own under chaos agree, and no byte is wrong") {
+  const nlohmann::json report = rank_copy_report(
+      {"bench", "replay", "--reload", "--synthetic",
+       "users=20,turns=4,active=10,tokens=2048,seed=3", "--kinds", "kv=16384", "--l2", "64blocks",
+       "--l3", "2000blocks", "--l1", "48", "--commit-interval", "20", "--ranks", "4", "--placement",
+       "owned", "--agreement", "hook", "--quota", "10", "--chaos", "all", "--seed", "5"},
+      "version=13000");
+
+  INFO(report.dump());
+  CHECK(report.at("wrong_bytes") == 0);
+  CHECK(report.at("faults").empty());
+  CHECK(report.at("divergences") == 0);
+}
+
+}  // namespace
+}  // namespace hc::test
