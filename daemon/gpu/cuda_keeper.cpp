@@ -52,9 +52,7 @@ CudaKeeper::~CudaKeeper() {
   }
   HC_CHECK(allocations_.empty() && owners_.empty());
   for (const Arena& arena : arenas_) {
-    if (arena.registered) {
-      registry_.drop(**driver_, arena.memory);
-    }
+    drop_registered(arena);
   }
 }
 
@@ -98,8 +96,8 @@ void CudaKeeper::drop_memory(std::span<std::uint8_t> arena) {
   post([this, arena, &dropped] {
     const auto same = [&](const Arena& at) { return at.memory.data() == arena.data(); };
     const auto found = std::find_if(arenas_.begin(), arenas_.end(), same);
-    if (found != arenas_.end() && found->registered) {
-      registry_.drop(**driver_, arena);
+    if (found != arenas_.end()) {
+      drop_registered(*found);
     }
     arenas_.erase(std::remove_if(arenas_.begin(), arenas_.end(), same), arenas_.end());
     dropped.set_value();
@@ -122,6 +120,13 @@ void CudaKeeper::register_memory() {
     if (!added) {
       news_.put(CudaRemark{"gpu.not_registered", added.error().message()});
     }
+  }
+}
+
+void CudaKeeper::drop_registered(const Arena& arena) {
+  if (arena.registered) {
+    const CurrentContext current(devices_.begin()->second->context());
+    registry_.drop(**driver_, arena.memory);
   }
 }
 

@@ -81,6 +81,7 @@ class CudaKeeper {
   void close_owner(std::uint64_t owner);
   void register_memory();
 
+  void drop_registered(const Arena& arena);
   const std::string library_;
   CudaNewsBox& news_;
   HostRegistry registry_;
