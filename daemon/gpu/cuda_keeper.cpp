@@ -149,11 +149,22 @@ Result<std::shared_ptr<CudaDevice>> CudaKeeper::device_of(const Uuid& uuid) {
   return *device;
 }
 
+// Whether the handle is open for other memory: opening it once more would give that memory.
+bool CudaKeeper::is_stale(const Key& key) const {
+  const auto& [device, handle, buffer] = key;
+  const auto first = allocations_.lower_bound(Key{device, handle, 0});
+  return first != allocations_.end() && std::get<0>(first->first) == device &&
+         std::get<1>(first->first) == handle && std::get<2>(first->first) != buffer;
+}
+
 Result<CudaKeeper::Allocation*> CudaKeeper::allocation_of(
     const Key& key, const DeviceExport& wanted, const std::shared_ptr<CudaDevice>& device) {
   const auto known = allocations_.find(key);
   if (known != allocations_.end()) {
     return &known->second;
+  }
+  if (is_stale(key)) {
+    return make_error(Code::busy, "ipc_handle: memory that had it before is registered still");
   }
   const CudaDriver& driver = device->driver();
   CuIpcMemHandle handle{};
@@ -209,14 +220,14 @@ Result<CudaMappingPtr> CudaKeeper::try_open(const DeviceExport& wanted) {
   if (current.result() != kCuSuccess) {
     return (*device)->driver().error("cuCtxPushCurrent", current.result());
   }
-  const Key key{wanted.owner, wanted.buffer, wanted.registration};
+  const Key key{wanted.device, wanted.handle, wanted.buffer};
   auto allocation = allocation_of(key, wanted, *device);
   HC_TRY(allocation);
   ++(**allocation).users;
   Owner& owner = owners_[wanted.owner];
   ++owner.users;
   const auto refuse = [&](Error error) {
-    close(key);
+    close(key, wanted.owner);
     return error;
   };
   if (owner.device == nullptr) {
@@ -244,8 +255,8 @@ Result<CudaMappingPtr> CudaKeeper::try_open(const DeviceExport& wanted) {
     }
   }
   const std::uint64_t offset = HC_MUTANT(region_offset_dropped) ? 0 : wanted.offset_bytes;
-  return make_mapping(key, {(**allocation).base + offset, wanted.size_bytes, *device,
-                            owner.events});
+  return make_mapping(key, wanted.owner, {(**allocation).base + offset, wanted.size_bytes, *device,
+                                          owner.events});
 }
 
 void CudaKeeper::do_open(std::uint64_t ticket, MappingId id, const DeviceExport& wanted) {
@@ -264,14 +275,15 @@ void CudaKeeper::do_open(std::uint64_t ticket, MappingId id, const DeviceExport&
 }
 
 // The last one who lets go does so on any thread.
-CudaMappingPtr CudaKeeper::make_mapping(const Key& key, CudaMapping mapping) {
-  return {new CudaMapping(std::move(mapping)), [this, key](const CudaMapping* gone) {
+CudaMappingPtr CudaKeeper::make_mapping(const Key& key, std::uint64_t owner,
+                                        CudaMapping mapping) {
+  return {new CudaMapping(std::move(mapping)), [this, key, owner](const CudaMapping* gone) {
             delete gone;
-            post([this, key] { close(key); });
+            post([this, key, owner] { close(key, owner); });
           }};
 }
 
-void CudaKeeper::close(const Key& key) {
+void CudaKeeper::close(const Key& key, std::uint64_t owner) {
   const auto found = allocations_.find(key);
   HC_CHECK(found != allocations_.end() && found->second.users > 0);
   const std::shared_ptr<CudaDevice> device = found->second.device;
@@ -283,7 +295,7 @@ void CudaKeeper::close(const Key& key) {
       open_count_.fetch_sub(1, std::memory_order_relaxed);
     }
   }
-  close_owner(std::get<0>(key));
+  close_owner(owner);
 }
 
 void CudaKeeper::close_owner(std::uint64_t number) {
