@@ -50,10 +50,10 @@ void CudaLane::put(const CopyJob& job, CudaMappingPtr mapping) {
   changed_.notify_one();
 }
 
-void CudaLane::cancel_awaits(CudaMappingPtr mapping) {
+void CudaLane::cancel_awaits(const CudaMappingPtr& mapping) {
   {
     const std::lock_guard lock(mutex_);
-    cancelled_.push_back(std::move(mapping));
+    cancelled_.emplace_back(mapping);
   }
   changed_.notify_one();
 }
@@ -63,7 +63,7 @@ bool CudaLane::is_idle() const { return queue_.empty() && awaits_.empty() && bat
 // False once the lane is to end and nothing is left of it.
 bool CudaLane::take_incoming() {
   std::vector<ActivePtr> taken;
-  std::vector<CudaMappingPtr> cancelled;
+  std::vector<WeakMapping> cancelled;
   bool closing = false;
   {
     std::unique_lock lock(mutex_);
@@ -80,11 +80,13 @@ bool CudaLane::take_incoming() {
   looks_ = taken.empty() ? looks_ : 0;
   for (ActivePtr& active : taken) {
     const bool is_await = active->job.kind == CopyKind::await;
-    is_await ? awaits_.push_back(std::move(active)) : queue_.push_back(std::move(active));
+    is_await ? take_await(std::move(active)) : queue_.push_back(std::move(active));
   }
   for (auto at = awaits_.begin(); at != awaits_.end();) {
-    const bool over = closing || std::count(cancelled.begin(), cancelled.end(), (*at)->mapping) > 0;
-    if (over) {
+    const auto is_same = [&](const WeakMapping& gone) {
+      return !gone.owner_before((*at)->mapping) && !(*at)->mapping.owner_before(gone);
+    };
+    if (closing || std::any_of(cancelled.begin(), cancelled.end(), is_same)) {
       (*at)->code = Code::cancelled;
       finish(**at);
       at = awaits_.erase(at);
@@ -93,6 +95,25 @@ bool CudaLane::take_incoming() {
     }
   }
   return !closing || !is_idle();
+}
+
+// An event is of one operation at a time: who awaited it before has ended meanwhile. Clients that
+// begin and cancel in a loop would fill the memory otherwise.
+void CudaLane::take_await(ActivePtr active) {
+  const std::vector<CuEvent>& events = active->mapping->events;
+  const std::uint16_t event = active->job.event;
+  const auto before = std::find_if(awaits_.begin(), awaits_.end(), [&](const ActivePtr& at) {
+    const std::vector<CuEvent>& others = at->mapping->events;
+    return at->job.event == event && event < events.size() && event < others.size() &&
+           others[event] == events[event];
+  });
+  if (before == awaits_.end()) {
+    awaits_.push_back(std::move(active));
+    return;
+  }
+  (*before)->code = Code::cancelled;
+  finish(**before);
+  *before = std::move(active);
 }
 
 bool CudaLane::open() {
@@ -104,14 +125,14 @@ bool CudaLane::open() {
     result = driver->stream_create(&stream_, kCuStreamNonBlocking, lowest);
   }
   if (result != kCuSuccess) {
-    lost_by(result, "cuStreamCreateWithPriority");
+    lose(result, "cuStreamCreateWithPriority");
     return false;
   }
   for (std::size_t i = 0; i < kBatchesInFlight; ++i) {
     CuEvent event = nullptr;
     result = driver->event_create(&event, kCuEventNoTiming);
     if (result != kCuSuccess) {
-      lost_by(result, "cuEventCreate");
+      lose(result, "cuEventCreate");
       return false;
     }
     spare_events_.push_back(event);
@@ -132,7 +153,7 @@ void CudaLane::shut() {
 void CudaLane::run() {
   const CurrentContext current(options_.device->context());
   if (current.result() != kCuSuccess) {
-    static_cast<void>(lost_by(current.result(), "cuCtxPushCurrent"));
+    lose(current.result(), "cuCtxPushCurrent");
   } else if (!options_.device->is_lost()) {
     static_cast<void>(open());
   }
@@ -184,12 +205,15 @@ bool CudaLane::look_at_batches() {
     if (result == kCuNotReady && !HC_MUTANT(copy_done_when_issued)) {
       break;
     }
-    if (result != kCuSuccess && result != kCuNotReady && lost_by(result, "cuEventQuery")) {
+    const bool failed = result != kCuSuccess && result != kCuNotReady;
+    // An event that does not answer says nothing of the copies before it; the stream does.
+    if (failed && (lost_by(result, "cuEventQuery") ||
+                   options_.device->driver()->stream_query(stream_) != kCuSuccess)) {
       break;
     }
     Batch batch = std::move(batches_.front());
     batches_.pop_front();
-    finish_batch(batch, result == kCuSuccess || result == kCuNotReady ? Code::ok : Code::io_error);
+    finish_batch(batch, failed ? Code::io_error : Code::ok);
     moved = true;
   }
   return moved;
@@ -225,15 +249,19 @@ void CudaLane::finish(const Active& active) {
 // stream well.
 bool CudaLane::lost_by(CuResult result, const char* call) {
   const CudaDriver& driver = options_.device->driver();
-  const CuResult now = stream_ == nullptr ? result : driver->stream_query(stream_);
+  const CuResult now = driver->stream_query(stream_);
   if (now == kCuSuccess || now == kCuNotReady) {
     return false;
   }
+  lose(result, call);
+  return true;
+}
+
+void CudaLane::lose(CuResult result, const char* call) {
   if (options_.device->lose()) {
     news_.put(CudaLost{uuid_text(options_.device->uuid()) + ": " +
-                       driver.error(call, result).message()});
+                       options_.device->driver().error(call, result).message()});
   }
-  return true;
 }
 
 // Nothing of a lost context touches memory any more.
