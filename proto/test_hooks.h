@@ -136,7 +136,13 @@
   X(copies_before_event) \
   X(copy_done_when_issued) \
   X(region_offset_dropped) \
-  X(shared_mapping_closed)
+  X(shared_mapping_closed) \
+  X(event_of_slot_zero) \
+  X(later_batches_dropped) \
+  X(refused_batch_believed) \
+  X(lost_copies_believed) \
+  X(awaits_not_cancelled) \
+  X(owner_events_kept)
 
 namespace hc {
 

@@ -304,7 +304,9 @@ void CudaKeeper::close_owner(std::uint64_t number) {
   if (--found->second.users > 0) {
     return;
   }
-  destroy_events(found->second.device->driver(), found->second.events);
+  if (!HC_MUTANT(owner_events_kept)) {
+    destroy_events(found->second.device->driver(), found->second.events);
+  }
   owners_.erase(found);
 }
 

@@ -51,6 +51,9 @@ void CudaLane::put(const CopyJob& job, CudaMappingPtr mapping) {
 }
 
 void CudaLane::cancel_awaits(const CudaMappingPtr& mapping) {
+  if (HC_MUTANT(awaits_not_cancelled)) {
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     cancelled_.emplace_back(mapping);
@@ -179,7 +182,7 @@ bool CudaLane::look_at_awaits() {
   bool moved = false;
   for (auto at = awaits_.begin(); at != awaits_.end();) {
     const CudaMapping& mapping = *(*at)->mapping;
-    const std::uint16_t event = (*at)->job.event;
+    const std::uint16_t event = HC_MUTANT(event_of_slot_zero) ? 0 : (*at)->job.event;
     const CuResult result = event < mapping.events.size()
                                 ? options_.device->driver()->event_query(mapping.events[event])
                                 : kCuInvalidHandle;
@@ -267,7 +270,7 @@ void CudaLane::lose(CuResult result, const char* call) {
 // Nothing of a lost context touches memory any more.
 void CudaLane::fail_all() {
   for (Batch& batch : std::exchange(batches_, {})) {
-    finish_batch(batch, Code::io_error);
+    finish_batch(batch, HC_MUTANT(lost_copies_believed) ? Code::ok : Code::io_error);
   }
   for (const ActivePtr& active : std::exchange(queue_, {})) {
     active->code = Code::io_error;

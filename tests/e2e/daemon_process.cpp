@@ -77,7 +77,9 @@ std::string DaemonProcess::config_text() const {
          "\nlock_wait_ms = " + number(options_.lock_wait_ms) +
          "\nspill_policy = \"" + options_.spill_policy + "\"\n[cold_start]\nmode = \"" +
          options_.cold_start + "\"\nload_verify = \"" + options_.load_verify +
-         "\"\n[limits]\nsessions_max = " + number(options_.sessions_max) + "\n";
+         "\"\n[limits]\nsessions_max = " + number(options_.sessions_max) + "\n" +
+         (options_.gpu_transfer.empty() ? ""
+                                        : "[gpu]\ntransfer = \"" + options_.gpu_transfer + "\"\n");
 }
 
 std::string DaemonProcess::log() const {

@@ -38,6 +38,7 @@ struct DaemonOptions {
   std::uint64_t family_bytes = 0;
   std::vector<std::uint64_t> volume_bytes{};  // of several volumes, instead of l3_bytes
   std::string missing_volume = "refuse";
+  std::string gpu_transfer{};  // "": the daemon's own choice
 };
 
 class DaemonProcess {

@@ -93,7 +93,10 @@ hicache_code Rank::open() {
   if (const hicache_code code = hicache_open(&options, &space, &client_); code != HICACHE_OK) {
     return code;
   }
-  auto region = RankRegion::make(space_, {.rows = options_.rows, .runs = kRuns});
+  auto region = RankRegion::make(space_, {.rows = options_.rows,
+                                          .runs = kRuns,
+                                          .device = options_.device,
+                                          .rank = options_.rank});
   HC_CHECK(region.has_value());
   region_ = std::make_unique<RankRegion>(std::move(*region));
   return region_->attach(client_, 0, kDeadlineMs);
@@ -139,7 +142,10 @@ hicache_code Rank::submit(std::uint8_t verb, const Keys& keys, std::uint64_t& op
     region_->spoil(keys.row + i, 0);
   }
   const std::vector<hicache_page> pages = pages_of(keys);
-  const hicache_op op = op_of(verb == HICACHE_VERB_STORE ? ack : std::uint8_t{0}, flags);
+  hicache_op op = op_of(verb == HICACHE_VERB_STORE ? ack : std::uint8_t{0}, flags);
+  if (verb == HICACHE_VERB_STORE || verb == HICACHE_VERB_LOAD) {
+    region_->prepare(op);
+  }
   switch (verb) {
     case HICACHE_VERB_STORE:
       return hicache_store(client_, &op, pages.data(), pages.size(), &op_id);

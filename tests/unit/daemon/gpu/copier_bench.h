@@ -121,7 +121,7 @@ class CopierBench {
       if (is_so()) {
         return true;
       }
-      ::usleep(1000);  // what the driver's threads do sends no event that all cases share
+      ::usleep(1000);  // waits: what the driver's threads do sends no event to this one
     }
     return false;
   }
