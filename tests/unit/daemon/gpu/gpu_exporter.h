@@ -27,7 +27,7 @@ class GpuExporter {
   GpuExporter& operator=(const GpuExporter&) = delete;
   ~GpuExporter() {
     if (child_.pid() > 0) {
-      static_cast<void>(ask({Order::stop, 0, 0}));
+      static_cast<void>(ask({What::stop, 0, 0}));
       HC_CHECK(child_.wait() == 0);
     }
   }
@@ -35,18 +35,18 @@ class GpuExporter {
   // What push reads and pull writes; both processes see it.
   std::uint8_t* host() const { return host_; }
 
-  std::uint64_t alloc(std::uint64_t bytes) { return ask({Order::alloc, bytes, 0}).number; }
-  void release(std::uint64_t address) { ask({Order::release, address, 0}); }
+  std::uint64_t alloc(std::uint64_t bytes) { return ask({What::alloc, bytes, 0}).number; }
+  void release(std::uint64_t address) { ask({What::release, address, 0}); }
   // host[0, bytes) to the device, and back; done on return.
-  void push(std::uint64_t address, std::uint64_t bytes) { ask({Order::push, address, bytes}); }
-  void pull(std::uint64_t address, std::uint64_t bytes) { ask({Order::pull, address, bytes}); }
+  void push(std::uint64_t address, std::uint64_t bytes) { ask({What::push, address, bytes}); }
+  void pull(std::uint64_t address, std::uint64_t bytes) { ask({What::pull, address, bytes}); }
   // Records the event behind something that ends with let_go.
-  void hold(std::size_t event) { ask({Order::hold, event, 0}); }
+  void hold(std::size_t event) { ask({What::hold, event, 0}); }
   void let_go(std::size_t event) { __atomic_store_n(gate(event), 1, __ATOMIC_RELEASE); }
 
   // A region from `address` on, as a session of number 1 would name it.
   DeviceExport region(std::uint64_t address, std::uint64_t bytes) {
-    const Answer answer = ask({Order::name, address, 0});
+    const Answer answer = ask({What::name, address, 0});
     DeviceExport named;
     named.owner = 1;
     std::memcpy(named.device.data(), &answer.device, sizeof answer.device);
@@ -65,8 +65,9 @@ class GpuExporter {
   void kill_now() { child_.kill_now(); }
 
  private:
+  enum class What { alloc, release, push, pull, hold, name, stop };
   struct Order {
-    enum What { alloc, release, push, pull, hold, name, stop } what;
+    What what;
     std::uint64_t at;
     std::uint64_t bytes;
   };
@@ -100,7 +101,7 @@ class GpuExporter {
       event = bench->new_event(kCuEventInterprocess | kCuEventNoTiming);
     }
     Order order{};
-    while (line_.receive(order) && order.what != Order::stop) {
+    while (line_.receive(order) && order.what != What::stop) {
       Answer answer{};
       HC_EXPECT(obey(*bench, order, events, answer) == 0);
       line_.send(answer);
@@ -115,15 +116,15 @@ class GpuExporter {
   int obey(FakeBench& bench, const Order& order, CuEvent* events, Answer& answer) {
     const auto& driver = bench.driver;
     switch (order.what) {
-      case Order::alloc: answer.number = bench.new_memory(order.at); return 0;
-      case Order::release: return driver->mem_free(order.at);
-      case Order::push: return settled(bench, driver->copy_to_device(order.at, host_, order.bytes,
+      case What::alloc: answer.number = bench.new_memory(order.at); return 0;
+      case What::release: return driver->mem_free(order.at);
+      case What::push: return settled(bench, driver->copy_to_device(order.at, host_, order.bytes,
                                                                      bench.stream));
-      case Order::pull: return settled(bench, driver->copy_to_host(host_, order.at, order.bytes,
+      case What::pull: return settled(bench, driver->copy_to_host(host_, order.at, order.bytes,
                                                                    bench.stream));
-      case Order::hold: return hold_back(bench, order.at, events[order.at]);
-      case Order::name: return describe(bench, order.at, events, answer);
-      case Order::stop: break;
+      case What::hold: return hold_back(bench, order.at, events[order.at]);
+      case What::name: return describe(bench, order.at, events, answer);
+      case What::stop: break;
     }
     return 1;
   }
