@@ -76,4 +76,10 @@ class GpuScene {
   DaemonProcess daemon_;
 };
 
+// The first session makes what stays: arenas, slabs, the driver, contexts, streams.
+void warm_up(const GpuScene& scene);
+
+// Of a forked process: begins eight stores, says so, and waits for the end.
+int store_and_stay(FakeLine& line, const GpuScene& scene, const std::string& plan);
+
 }  // namespace hc::test

@@ -46,6 +46,21 @@ int store_and_load(const GpuScene& scene, RankOptions options) {
   return 0;
 }
 
+// Other weights, without new regions; pages of the old ones are there when they are back.
+int switch_weights(const GpuScene& scene, RankOptions options) {
+  Rank rank(std::move(options));
+  HC_EXPECT(rank.open() == HICACHE_OK);
+  HC_EXPECT(rank.store({10, 4, 0}).code == HICACHE_OK);
+  HC_EXPECT(rank.switch_to("2") == HICACHE_OK);
+  HC_EXPECT(rank.load({10, 4, 0}).code == HICACHE_NOT_FOUND);
+  HC_EXPECT(rank.store({10, 4, 8}).code == HICACHE_OK);
+  HC_EXPECT(load_and_compare(rank, {10, 4, 20}) == 0);
+  HC_EXPECT(rank.switch_to("1") == HICACHE_OK);
+  HC_EXPECT(load_and_compare(rank, {10, 4, 20}) == 0);
+  HC_EXPECT(scene.count("mappings") == 1);
+  return 0;
+}
+
 // Pages of which one is more than a batch.
 int store_large(const GpuScene& /*scene*/, RankOptions options) {
   options.payload_bytes = 10'000'001;
@@ -138,6 +153,8 @@ const std::vector<Story>& gpu_stories() {
       {"copies that are slow", "version=13000,stream_delay_us=20000", "", store_and_load,
        {"copy_done_when_issued"}},
       {"rows inside an allocation", "", "", store_and_load, {"region_offset_dropped"}},
+      {"weights that change", "version=13000,stream_delay_us=2000", "stream_delay_us=2000",
+       switch_weights, {}},
       {"batches that are refused", "version=13000,cuMemcpyBatchAsync=1", "", store_and_load,
        {"refused_batch_believed"}},
       {"pages larger than a batch", "version=13000", "", store_large, {"later_batches_dropped"},
