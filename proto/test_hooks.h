@@ -142,7 +142,13 @@
   X(copy_done_when_issued) \
   X(region_offset_dropped) \
   X(shared_mapping_closed) \
-  X(quarantine_skipped)
+  X(quarantine_skipped) \
+  X(event_of_slot_zero) \
+  X(later_batches_dropped) \
+  X(refused_batch_believed) \
+  X(lost_copies_believed) \
+  X(awaits_not_cancelled) \
+  X(owner_events_kept)
 
 namespace hc {
 
