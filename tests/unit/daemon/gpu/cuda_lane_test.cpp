@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuda_lane_test: awaits, order at the end of a mapping, and drivers that fail.
-#include "shm/gpu/cuda_lane.h"  // and what daemon/gpu/cuda_lane_issue.cpp does for it
+#include "shm/gpu/cuda_lane.h"  // and what shm/gpu/cuda_lane_issue.cpp does for it
 
 #include <cstdint>
 #include <string>
