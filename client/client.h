@@ -221,8 +221,7 @@ class Client {
   std::uint64_t attempts_ = 0;
   Error last_failure_{Code::disconnected, 0, "no daemon has answered yet"};
   bool final_ = false;  // last_failure_ is for good
-  bool closing_ = false;
-  bool stop_ = false;
+  bool closing_ = false, stop_ = false;
   RegionTable regions_;
   std::shared_ptr<DeviceExporter> exporter_;  // with the first region of a GPU, and then for good
   std::unique_ptr<RankCopier> rank_copier_;   // with the first that we copy ourselves
