@@ -119,6 +119,25 @@ TEST_CASE("A stop does not wait for an event that is never reached, and closes w
   }
 }
 
+TEST_CASE("Operations behind an event that is never reached end by their deadline") {
+  GpuScene scene;
+  CHECK(holds_in_child([&] {
+    use_stand_in("stream_stall@1=1");
+    RankOptions options = scene.rank_options();
+    options.deadline_ms = 300;
+    Rank rank(options);
+    HC_EXPECT(rank.open() == HICACHE_OK);
+    HC_EXPECT(rank.store({10, 4, 0}).code == HICACHE_TIMED_OUT);
+    HC_EXPECT(rank.store({20, 4, 8}).code == HICACHE_TIMED_OUT);
+    HC_EXPECT(rank.load({10, 4, 4}).code != HICACHE_OK);
+    // No operation names the region, and nobody waits in it.
+    HC_EXPECT(hicache_unregister_region(rank.client(), 0, Rank::kDeadlineMs) == HICACHE_OK);
+    HC_EXPECT(eventually([&] { return scene.is_clean(); }));
+    ::_exit(0);  // a stream that stands still can't be destroyed
+  }));
+  CHECK(scene.daemon().stop() == 0);
+}
+
 TEST_CASE("A session that submits and cancels behind an event that is never reached harms nobody") {
   GpuScene scene;
   warm_up(scene);
