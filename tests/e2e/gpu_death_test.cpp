@@ -25,7 +25,7 @@ TEST_CASE("A rank killed while its copies run, or never can, leaves nothing behi
                               Death{"version=12010,stream_delay_us=5000", ""},
                               Death{"", "stream_stall@1=1"});
   INFO(death.daemon << " " << death.rank);
-  GpuScene scene({death.daemon});
+  GpuScene scene({.daemon = death.daemon});
   warm_up(scene);
   Watch watch(scene.daemon());
   const Holdings baseline = watch.look();
@@ -68,7 +68,7 @@ int use_gpu(FakeLine& line, const GpuScene& scene, std::uint32_t seed) {
 }
 
 TEST_CASE("Ranks that come and are killed at any moment leave nothing behind") {
-  GpuScene scene({"version=13000,stream_delay_us=500"});
+  GpuScene scene({.daemon = "version=13000,stream_delay_us=500"});
   warm_up(scene);
   Watch watch(scene.daemon());
   const Holdings baseline = watch.look();
@@ -205,7 +205,7 @@ int load_until_death(FakeLine& line, RankOptions options) {
 }
 
 TEST_CASE("Copies that go on after the daemon's death end before the memory is given back") {
-  GpuScene scene({"version=12010,outlive_us=400000,stream_delay_us=20000"});
+  GpuScene scene({.daemon = "version=12010,outlive_us=400000,stream_delay_us=20000"});
   FakeLine line;
   Child rank([&] { return load_until_death(line, scene.rank_options()); });
   line.be_parent();
@@ -234,7 +234,7 @@ TEST_CASE("A device that is lost costs its sessions their copies, and nobody els
   const auto* const plan = GENERATE("version=12010,cuMemcpyHtoDAsync@4=700",
                                     "version=12010,cuMemcpyDtoHAsync@20=719");
   INFO(plan);
-  GpuScene scene({plan});
+  GpuScene scene({.daemon = plan});
   RankOptions host = scene.rank_options("host");
   host.device = BenchDevice::host;
   Rank other(host);

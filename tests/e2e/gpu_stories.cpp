@@ -168,7 +168,7 @@ const std::vector<Story>& gpu_stories() {
 }
 
 int told(const Story& story, const std::string& mutant) {
-  GpuScene scene({story.daemon, mutant, story.l2_bytes});
+  GpuScene scene({.daemon = story.daemon, .mutant = mutant, .l2_bytes = story.l2_bytes});
   const int result = Child([&] {
     use_stand_in(story.rank);
     return story.tell(scene, scene.rank_options());
