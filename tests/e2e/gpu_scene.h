@@ -80,7 +80,7 @@ class GpuScene {
 };
 
 // The first session makes what stays: arenas, slabs, the driver, contexts, streams.
-void warm_up(const GpuScene& scene);
+void warm_up(GpuScene& scene);
 
 // Of a forked process: begins eight stores, says so, and waits for the end.
 int store_and_stay(FakeLine& line, const GpuScene& scene, const std::string& plan);
