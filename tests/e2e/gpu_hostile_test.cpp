@@ -210,6 +210,8 @@ TEST_CASE("Sessions that end while their memory is being opened leave nothing op
       region.request.region = number;
       REQUIRE(client.send(MessageType::register_region, region.body(), {}));
     }
+    // What was sent has been read, but not all of it answered; or it meets the end.
+    CHECK((i % 4 == 0 || client.call(MessageType::stats, {})));
     client.hang_up();
   }
 
