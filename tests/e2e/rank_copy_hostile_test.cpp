@@ -70,7 +70,8 @@ class RawRank : public RawClient {
 struct BadWord {
   std::string name;
   std::function<void(RawRank&)> act;
-  bool keeps_a_batch;  // which nobody takes back before the process is dead
+  std::uint32_t least_kept;  // batches, which nobody takes back before the process is dead
+  std::uint32_t most_kept;
 };
 
 void push_word(RawRank& client, const RequestEntry& of,
@@ -83,41 +84,41 @@ void push_word(RawRank& client, const RequestEntry& of,
 const std::vector<BadWord>& bad_words() {
   static const std::vector<BadWord> table{
       {"without any operation",
-       [](RawRank& c) { c.push(RawRank::copied(good_entry(Verb::store, 0))); }, false},
+       [](RawRank& c) { c.push(RawRank::copied(good_entry(Verb::store, 0))); }, 0, 0},
       {"of an operation that copies nothing",
        [](RawRank& c) {
          c.push(good_entry(Verb::flush, 3));
          c.push(RawRank::copied(good_entry(Verb::flush, 3)));
        },
-       false},
+       0, 0},
       {"twice", [](RawRank& c) {
          const RequestEntry word = RawRank::copied(c.begin(1));
          c.push(word);
          c.push(word);
        },
-       false},
+       0, 0},
       {"of another sequence",
-       [](RawRank& c) { push_word(c, c.begin(1), [](auto& word) { ++word.op_sequence; }); }, true},
+       [](RawRank& c) { push_word(c, c.begin(1), [](auto& word) { ++word.op_sequence; }); }, 1, 1},
       {"of a foreign slot",
-       [](RawRank& c) { push_word(c, c.begin(1), [](auto& word) { word.op_slot = 2; }); }, true},
+       [](RawRank& c) { push_word(c, c.begin(1), [](auto& word) { word.op_slot = 2; }); }, 1, 1},
       {"of a slot that does not exist",
        [](RawRank& c) { push_word(c, c.begin(1), [](auto& word) { word.op_slot = 0xFFFF; }); },
-       true},
+       1, 1},
       {"with pages",
-       [](RawRank& c) { push_word(c, c.begin(1), [](auto& word) { word.page_count = 1; }); }, true},
+       [](RawRank& c) { push_word(c, c.begin(1), [](auto& word) { word.page_count = 1; }); }, 1, 1},
       {"in a ring that is then broken",
        [](RawRank& c) {
          c.push(RawRank::copied(c.begin(1)));
          c.publish_tail(0x7FFF1234);
        },
-       false},
+       0, 1},  // the daemon may see both at once, and then reads neither
       {"after a ring that was broken", [](RawRank& c) {
          const RequestEntry entry = c.begin(1);
          c.publish_tail(0x7FFF1234);
          HC_CHECK(eventually([&] { return c.end_code() == Code::protocol; }));
          c.push(RawRank::copied(entry));
        },
-       true},
+       1, 1},
   };
   return table;
 }
@@ -182,9 +183,9 @@ TEST_CASE("A word of copies that nobody waits for ends its session, and keeps it
     });
     line.be_parent();
     REQUIRE(line.wait());
-    CHECK(eventually([&] { return ranks.operations() == (bad.keeps_a_batch ? 1U : 0U); }));
+    CHECK(eventually([&] { return ranks.operations() <= bad.most_kept; }));
     ranks.expect_honest_served();
-    CHECK(ranks.operations() == (bad.keeps_a_batch ? 1U : 0U));
+    CHECK(ranks.operations() >= bad.least_kept);
 
     child.kill_now();
 
@@ -228,7 +229,7 @@ TEST_CASE("A rank that is stopped keeps its own frames, delays nobody, and goes 
   FakeLine line;
   Child child([&] {
     line.be_child();
-    ranks.scene().give_driver("version=12010,stream_delay_us@2=20000");
+    ranks.scene().give_driver("version=12010,stream_delay_us@2=20000,stream_delay_us@3=20000");
     Rank rank(ranks.scene().on_device("stopped"));
     HC_EXPECT(rank.open() == HICACHE_OK);
     std::uint64_t op = 0;
