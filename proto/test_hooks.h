@@ -139,7 +139,11 @@
   X(copy_done_when_issued) \
   X(region_offset_dropped) \
   X(shared_mapping_closed) \
-  X(quarantine_skipped)
+  X(quarantine_skipped) \
+  X(rank_failure_believed) \
+  X(rank_freed_while_alive) \
+  X(rank_sum_skipped) \
+  X(rank_word_of_any_use)
 
 namespace hc {
 

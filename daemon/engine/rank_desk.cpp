@@ -68,7 +68,8 @@ void RankDesk::finish(std::uint32_t index, Code code) {
   }
   HC_FAILPOINT(rank_committed);
   for (const std::uint32_t at : items) {
-    if (code == Code::ok && core.ops.item(at).role == ItemRole::filler) {
+    const bool fills = core.ops.item(at).role == ItemRole::filler;
+    if (code == Code::ok && fills && !HC_MUTANT(rank_sum_skipped)) {
       works_.copies.sum_filled(at);
       continue;
     }

@@ -93,7 +93,7 @@ bool SessionServer::may_give_up(Session& session, Instant now) {
   }
   const std::int64_t grace_ns = HC_MUTANT(quarantine_skipped) ? 0 : kGpuGraceMs * kNsPerMs;
   const bool stopped = stops_at_ != Instant{} && now - stops_at_ >= kGpuGraceMs * kNsPerMs;
-  return session.hands_off || stopped ||
+  return session.hands_off || stopped || HC_MUTANT(rank_freed_while_alive) ||
          (session.client_dead && now - session.dead_at >= grace_ns);
 }
 
