@@ -73,14 +73,16 @@ bool Engine::is_quiet(SessionId session) {
 bool Engine::awaits_rank(SessionId session, const RequestEntry& entry) {
   const EngineSession* found = core_->sessions.find(session);
   const std::uint32_t op = found->op_of_slot[entry.op_slot];
-  return op != kNone32 && core_->ops.op(op).request.entry.op_sequence == entry.op_sequence &&
-         !core_->ops.op(op).with_rank.empty();
+  return op != kNone32 && !core_->ops.op(op).with_rank.empty() &&
+         (core_->ops.op(op).request.entry.op_sequence == entry.op_sequence ||
+          HC_MUTANT(rank_word_of_any_use));
 }
 
 void Engine::rank_copied(SessionId session, const RequestEntry& entry) {
   wants_turn_ = true;
   const std::uint32_t op = core_->sessions.find(session)->op_of_slot[entry.op_slot];
-  works_->ranks.finish(op, entry.target_sequence == 0 ? Code::ok : Code::io_error);
+  const bool failed = entry.target_sequence != 0 && !HC_MUTANT(rank_failure_believed);
+  works_->ranks.finish(op, failed ? Code::io_error : Code::ok);
 }
 
 void Engine::give_up_rank(SessionId session) {

@@ -85,13 +85,16 @@ void SessionServer::hang_up(Session& session) {
 }
 
 // Whether its rank can touch no frame any more: it says so, or its process has ended, and what that
-// had queued in a GPU had time to end. A file of the GPU may close after the socket.
+// had queued in a GPU had time to end. A file of the GPU may close after the socket. A stop waits as
+// long for a rank that lives: its frames are nobody's any more then.
 bool SessionServer::may_give_up(Session& session, Instant now) {
   if (session.client_dead && session.dead_at == Instant{}) {
     session.dead_at = now;
   }
   const std::int64_t grace_ns = HC_MUTANT(quarantine_skipped) ? 0 : kGpuGraceMs * kNsPerMs;
-  return session.hands_off || (session.client_dead && now - session.dead_at >= grace_ns);
+  const bool stopped = stops_at_ != Instant{} && now - stops_at_ >= kGpuGraceMs * kNsPerMs;
+  return session.hands_off || stopped || HC_MUTANT(rank_freed_while_alive) ||
+         (session.client_dead && now - session.dead_at >= grace_ns);
 }
 
 // One step; true when something moved.
@@ -138,6 +141,8 @@ bool SessionServer::reap(Instant now) {
   bool moved = false;
   if (listener_) {
     listener_->turn(now);
+  } else if (stops_at_ == Instant{}) {
+    stops_at_ = now;
   }
   for (std::uint32_t number = 0; number < sessions_.size(); ++number) {
     Session* session = sessions_[number].get();

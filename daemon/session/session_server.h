@@ -152,7 +152,7 @@ class SessionServer final : public CompletionSink {
   // reaper.cpp
   void end(Session& session, Code code, const std::string& reason) HC_REACTOR;
   bool reap_one(Session& session, Instant now) HC_REACTOR;
-  static bool may_give_up(Session& session, Instant now) HC_REACTOR;
+  bool may_give_up(Session& session, Instant now) HC_REACTOR;
   void unmap(Session& session) HC_REACTOR;
   void publish_now(Session& session) HC_REACTOR;
   void hang_up(Session& session) HC_REACTOR;
@@ -171,6 +171,7 @@ class SessionServer final : public CompletionSink {
 
   Epoll& epoll_;
   std::optional<GatedListener> listener_;  // none once the daemon stops
+  Instant stops_at_{};                     // when that was first seen
   // Two, because a stranger's descriptor may block its closer for long; memory never does.
   Disposer descriptors_;
   Disposer regions_;

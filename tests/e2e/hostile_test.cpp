@@ -50,7 +50,7 @@ const std::vector<BrokenRing>& broken_rings() {
       {"a request tail that went back", [](RawClient& c) { c.publish_tail(0xFFFFFFFF); },
        "request tail is impossible"},
       {"an unknown verb",
-       [](RawClient& c) { push_spoiled(c, [](RequestEntry& e) { e.verb = 9; }); }, entry_reason},
+       [](RawClient& c) { push_spoiled(c, [](RequestEntry& e) { e.verb = kVerbs; }); }, entry_reason},
       {"no verb",
        [](RawClient& c) { push_spoiled(c, [](RequestEntry& e) { e.verb = 0; }); }, entry_reason},
       {"an operation slot that does not exist",
