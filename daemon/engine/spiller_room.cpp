@@ -11,8 +11,8 @@ namespace hc {
 
 namespace {
 
-// Pages at the old end that are in use right now are passed over; more than this many and the
-// spill takes a reserve slot instead.
+// Pages at the old end that are in use right now are passed over; more than this many for one
+// eviction and the spill takes a reserve slot instead.
 constexpr int kEvictLooksMax = 64;
 // What a volume may have to write more than the least busy one, and still be chosen.
 constexpr std::uint64_t kPendingLeadBytes = 32ULL << 20;
@@ -127,6 +127,9 @@ StepMover::Steal Spiller::make_room(SlabId slab_id, const Room& room) {
       works_.pages.touch(page);
       works_.commit.mark_dirty(page);
     } else if (slab.free_count() > 0 && is_unsettled(slab_id, slot)) {
+      if (core.evictions != nullptr) {
+        core.evictions->sparing(page, slab_id);
+      }
       return StepMover::Steal::none;  // somebody waits for it, and there is another slot
     } else if (core.catalog->page(page).busy == 0) {
       const auto steal = works_.steps.steal(slab_id, core.catalog->page(page).last_access);
@@ -135,6 +138,7 @@ StepMover::Steal Spiller::make_room(SlabId slab_id, const Room& room) {
       }
       evict(page, slab_id, EvictionCause::slot);
       next = order.oldest();  // who was told of it may have left older pages that were passed over
+      looks = 0;              // and each eviction has its own
     }
     slot = next;
   }

@@ -76,6 +76,13 @@ void CudaCopier::collect() {
       completions_.push_back(*done);
     } else if (auto* opened = std::get_if<CudaOpened>(&news)) {
       take(*opened);
+    } else if (const auto* closed = std::get_if<CudaClosed>(&news)) {
+      Slot& slot = slots_.at(closed->id);
+      HC_CHECK(slot.taken && slot.closing);
+      if (slot.ticket != 0) {
+        closed_.push_back(slot.ticket);
+      }
+      slot = Slot{};
     } else if (const auto* lost = std::get_if<CudaLost>(&news)) {
       log_error("gpu.lost", {{"reason", lost->line}});
     } else {
@@ -122,7 +129,9 @@ void CudaCopier::take(CudaOpened& opened) {
             ? opened.error
             : make_error(Code::no_space, std::to_string(kCudaDevicesMax) + " devices are in use");
     out = {opened.ticket, kHostMapping, false, error.code, error.message()};
-    slot = Slot{};
+    slot.closing = opened.mapping != nullptr;  // then it is heard of once more
+    slot.taken = slot.closing;
+    opened.mapping.reset();
   } else {
     slot.device = device;
     slot.mapping = std::move(opened.mapping);
@@ -148,13 +157,20 @@ void CudaCopier::poll_opened(std::vector<DeviceOpened>& out) {
   opened_.clear();
 }
 
-void CudaCopier::close(MappingId mapping) {
+void CudaCopier::close(MappingId mapping, std::uint64_t ticket) {
   Slot& slot = slots_.at(mapping);
   HC_CHECK(slot.mapping != nullptr);
   for (const auto& lane : devices_[slot.device].lanes) {
     lane->cancel_awaits(slot.mapping);
   }
-  slot = Slot{};
+  slot.closing = true;
+  slot.ticket = ticket;
+  slot.mapping.reset();
+}
+
+void CudaCopier::poll_closed(std::vector<std::uint64_t>& tickets) {
+  tickets.insert(tickets.end(), closed_.begin(), closed_.end());
+  closed_.clear();
 }
 
 void CudaCopier::add_memory(std::span<std::uint8_t> arena, std::uint32_t frame_bytes) {

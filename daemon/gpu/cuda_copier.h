@@ -55,7 +55,8 @@ class CudaCopier final : public Copier, public DeviceMemory, public Waitable {
 
   void open(std::uint64_t ticket, DeviceExport wanted) override HC_REACTOR;
   void poll_opened(std::vector<DeviceOpened>& out) override HC_REACTOR;
-  void close(MappingId mapping) override HC_REACTOR;
+  void close(MappingId mapping, std::uint64_t ticket) override HC_REACTOR;
+  void poll_closed(std::vector<std::uint64_t>& tickets) override HC_REACTOR;
 
   std::vector<CudaDeviceLine> devices() const HC_REACTOR;
   std::uint32_t open_allocations() const { return keeper_->open_count(); }
@@ -68,8 +69,10 @@ class CudaCopier final : public Copier, public DeviceMemory, public Waitable {
     std::uint32_t jobs[2] = {0, 0};
   };
   struct Slot {
-    bool taken = false;
-    CudaMappingPtr mapping;               // null: being opened
+    bool taken = false;                   // until the device knows nothing of it any more
+    bool closing = false;
+    std::uint64_t ticket = 0;             // of who waits for its end
+    CudaMappingPtr mapping;               // null: being opened, or closed
     std::uint32_t device = 0;             // in devices_
   };
   void collect() HC_REACTOR;
@@ -84,6 +87,7 @@ class CudaCopier final : public Copier, public DeviceMemory, public Waitable {
   std::vector<std::uint32_t> lane_of_ticket_;  // by the tickets in flight
   std::vector<CopyCompletion> completions_;
   std::vector<DeviceOpened> opened_;
+  std::vector<std::uint64_t> closed_;
   std::uint32_t in_flight_ = 0;
 };
 

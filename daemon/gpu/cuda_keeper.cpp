@@ -209,7 +209,7 @@ Result<void> CudaKeeper::open_events(Owner& owner, const DeviceExport& wanted) {
   return {};
 }
 
-Result<CudaMappingPtr> CudaKeeper::try_open(const DeviceExport& wanted) {
+Result<CudaMappingPtr> CudaKeeper::try_open(MappingId id, const DeviceExport& wanted) {
   auto device = device_of(wanted.device);
   HC_TRY(device);
   if ((*device)->is_lost()) {
@@ -255,12 +255,12 @@ Result<CudaMappingPtr> CudaKeeper::try_open(const DeviceExport& wanted) {
     }
   }
   const std::uint64_t offset = HC_MUTANT(region_offset_dropped) ? 0 : wanted.offset_bytes;
-  return make_mapping(key, wanted.owner, {(**allocation).base + offset, wanted.size_bytes, *device,
-                                          owner.events});
+  return make_mapping(key, {wanted.owner, id},
+                      {(**allocation).base + offset, wanted.size_bytes, *device, owner.events});
 }
 
 void CudaKeeper::do_open(std::uint64_t ticket, MappingId id, const DeviceExport& wanted) {
-  auto mapping = try_open(wanted);
+  auto mapping = try_open(id, wanted);
   CudaOpened opened{ticket, id, nullptr, {}};
   if (mapping) {
     opened.mapping = std::move(*mapping);
@@ -275,11 +275,14 @@ void CudaKeeper::do_open(std::uint64_t ticket, MappingId id, const DeviceExport&
 }
 
 // The last one who lets go does so on any thread.
-CudaMappingPtr CudaKeeper::make_mapping(const Key& key, std::uint64_t owner,
+CudaMappingPtr CudaKeeper::make_mapping(const Key& key, const Holder& holder,
                                         CudaMapping mapping) {
-  return {new CudaMapping(std::move(mapping)), [this, key, owner](const CudaMapping* gone) {
+  return {new CudaMapping(std::move(mapping)), [this, key, holder](const CudaMapping* gone) {
             delete gone;
-            post([this, key, owner] { close(key, owner); });
+            post([this, key, holder] {
+              close(key, holder.owner);
+              news_.put(CudaClosed{holder.id});
+            });
           }};
 }
 

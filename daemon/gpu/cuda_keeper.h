@@ -62,6 +62,10 @@ class CudaKeeper {
     std::vector<CuEvent> events;
     std::uint32_t users = 0;  // mappings
   };
+  struct Holder {
+    std::uint64_t owner = 0;
+    MappingId id = kHostMapping;
+  };
   struct Arena {
     std::span<std::uint8_t> memory;
     std::uint32_t frame_bytes = 0;
@@ -71,13 +75,14 @@ class CudaKeeper {
   void post(std::function<void()> work);
   void run() HC_COPIER;
   void do_open(std::uint64_t ticket, MappingId id, const DeviceExport& wanted);
-  Result<CudaMappingPtr> try_open(const DeviceExport& wanted);
+  Result<CudaMappingPtr> try_open(MappingId id, const DeviceExport& wanted);
   Result<std::shared_ptr<CudaDevice>> device_of(const Uuid& uuid);
   Result<Allocation*> allocation_of(const Key& key, const DeviceExport& wanted,
                                     const std::shared_ptr<CudaDevice>& device);
   Result<void> open_events(Owner& owner, const DeviceExport& wanted);
   bool is_stale(const Key& key) const;
-  CudaMappingPtr make_mapping(const Key& key, std::uint64_t owner, CudaMapping mapping);
+  // Told of by its number when it is closed.
+  CudaMappingPtr make_mapping(const Key& key, const Holder& holder, CudaMapping mapping);
   void close(const Key& key, std::uint64_t owner);
   void close_owner(std::uint64_t owner);
   void register_memory();

@@ -21,6 +21,11 @@ struct CudaOpened {
   Error error{};
 };
 
+// The mapping is no more.
+struct CudaClosed {
+  MappingId id = kHostMapping;
+};
+
 // The context of a device is lost; its copies fail from here on.
 struct CudaLost {
   std::string line;
@@ -32,7 +37,7 @@ struct CudaRemark {
   std::string line;
 };
 
-using CudaNews = std::variant<CopyCompletion, CudaOpened, CudaLost, CudaRemark>;
+using CudaNews = std::variant<CopyCompletion, CudaOpened, CudaClosed, CudaLost, CudaRemark>;
 using CudaNewsBox = ResultBox<CudaNews>;
 
 // What a lane has to say, into the box.

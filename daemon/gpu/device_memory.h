@@ -44,8 +44,10 @@ class DeviceMemory {
   virtual void open(std::uint64_t ticket, DeviceExport wanted) = 0;
   virtual void poll_opened(std::vector<DeviceOpened>& out) = 0;
   // No copy of the mapping is queued here any more. It is let go of as soon as none runs; who
-  // awaits its events hears `cancelled`.
-  virtual void close(MappingId mapping) = 0;
+  // awaits its events hears `cancelled`. `ticket`, unless it is 0, is told when the device knows
+  // nothing of it any more: then its owner may free the memory.
+  virtual void close(MappingId mapping, std::uint64_t ticket) = 0;
+  virtual void poll_closed(std::vector<std::uint64_t>& tickets) = 0;
 };
 
 }  // namespace hc

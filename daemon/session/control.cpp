@@ -193,7 +193,13 @@ void SessionServer::unregister_region(Session& session, const MessageHeader& hea
                                                       " operations name it"));
     return;
   }
-  drop_region(session, request.region);
+  if (region.mapping != kHostMapping) {
+    // Answered when the device has let go of it: before that its owner must not free it.
+    session.pending_ends.push_back({header.request_id, request.region});
+    drop_region(session, request.region, region_ticket(session, request.region));
+    return;
+  }
+  drop_region(session, request.region, 0);
   reply(session, header, {});
 }
 

@@ -22,11 +22,13 @@ Result<void> SessionServer::check_region_is_free(const Session& session,
   if (engine_->core().sessions.find(session.engine_id)->regions[region].present) {
     return make_error(Code::bad_argument, field + ": is registered already");
   }
-  const auto& pending = session.pending_regions;
-  const bool comes =
-      std::any_of(pending.begin(), pending.end(),
-                  [&](const Session::PendingRegion& at) { return at.region == region; });
-  return comes ? make_error(Code::busy, field + ": is being registered") : Result<void>();
+  const auto is_it = [&](const auto& at) { return at.region == region; };
+  const bool comes = std::any_of(session.pending_regions.begin(), session.pending_regions.end(),
+                                 is_it);
+  const bool goes = std::any_of(session.pending_ends.begin(), session.pending_ends.end(), is_it);
+  return comes  ? make_error(Code::busy, field + ": is being registered")
+         : goes ? make_error(Code::busy, field + ": is being unregistered")
+                : Result<void>();
 }
 
 Result<void> SessionServer::open_region(Session& session, const MessageHeader& header,
@@ -44,7 +46,7 @@ Result<void> SessionServer::open_region(Session& session, const MessageHeader& h
   wanted.size_bytes = request.size_bytes;
   wanted.events = body.events;
   session.pending_regions.push_back({header.request_id, request.region, std::move(judged)});
-  options_.devices->open(session.serial * kRegionsPerSession + request.region, std::move(wanted));
+  options_.devices->open(region_ticket(session, request.region), std::move(wanted));
   return {};
 }
 
@@ -66,36 +68,65 @@ Result<void> SessionServer::take_rank_region(Session& session, const RegionBody&
   return {};
 }
 
+std::uint64_t SessionServer::region_ticket(const Session& session, std::uint32_t region) {
+  return session.serial * kRegionsPerSession + region;
+}
+
+Session* SessionServer::by_serial(std::uint64_t serial) {
+  for (const auto& session : sessions_) {
+    if (session != nullptr && session->serial == serial) {
+      return session.get();
+    }
+  }
+  return nullptr;
+}
+
 void SessionServer::take_opened() {
   if (options_.devices == nullptr) {
     return;
   }
+  take_closed();
   opened_.clear();
   options_.devices->poll_opened(opened_);
   for (const DeviceOpened& opened : opened_) {
-    const std::uint64_t serial = opened.ticket / kRegionsPerSession;
+    Session* const session = by_serial(opened.ticket / kRegionsPerSession);
     const auto region = static_cast<std::uint32_t>(opened.ticket % kRegionsPerSession);
     bool taken = false;
-    for (const auto& session : sessions_) {
-      if (session == nullptr || session->serial != serial) {
-        continue;
-      }
+    if (session != nullptr) {
       auto& pending = session->pending_regions;
       const auto found =
           std::find_if(pending.begin(), pending.end(), [&](const Session::PendingRegion& at) {
             return at.region == region;
           });
-      if (found != pending.end()) {
+      taken = found != pending.end() && session->phase == SessionPhase::attached;
+      if (taken) {
         const Session::PendingRegion of = std::move(*found);
         pending.erase(found);
-        taken = session->phase == SessionPhase::attached;
-        if (taken) {
-          finish_region(*session, of, opened);
-        }
+        finish_region(*session, of, opened);
       }
     }
     if (!taken && opened.code == Code::ok) {
-      options_.devices->close(opened.mapping);  // its session has ended meanwhile
+      options_.devices->close(opened.mapping, 0);  // its session has ended meanwhile
+    }
+  }
+}
+
+void SessionServer::take_closed() {
+  closed_.clear();
+  options_.devices->poll_closed(closed_);
+  for (const std::uint64_t ticket : closed_) {
+    Session* const session = by_serial(ticket / kRegionsPerSession);
+    if (session == nullptr) {
+      continue;
+    }
+    auto& pending = session->pending_ends;
+    const auto found =
+        std::find_if(pending.begin(), pending.end(), [&](const Session::PendingEnd& at) {
+          return at.region == ticket % kRegionsPerSession;
+        });
+    if (found != pending.end()) {
+      reply(*session, header_for(MessageType::unregister_region, found->request_id), {});
+      pending.erase(found);
     }
   }
 }
@@ -120,14 +151,14 @@ void SessionServer::finish_region(Session& session, const Session::PendingRegion
 }
 
 // No copy on it is in flight.
-void SessionServer::drop_region(Session& session, std::uint32_t region) {
+void SessionServer::drop_region(Session& session, std::uint32_t region, std::uint64_t ticket) {
   engine_->core().sessions.find(session.engine_id)->regions[region] = EngineRegion{};
   std::optional<ClientRegion>& at = session.regions[region];
   if (!at) {
     return;
   }
   if (at->mapping != kHostMapping) {
-    options_.devices->close(at->mapping);
+    options_.devices->close(at->mapping, ticket);
   } else {
     regions_.dispose(std::make_shared<ClientRegion>(std::move(*at)));
   }

@@ -53,8 +53,9 @@ void SessionServer::unmap(Session& session) {
   EngineSession* engine_session = engine_->core().sessions.find(session.engine_id);
   HC_CHECK(engine_session != nullptr && engine_session->ops == 0);
   for (std::uint32_t i = 0; i < kRegionsPerSession; ++i) {
-    drop_region(session, i);
+    drop_region(session, i, 0);
   }
+  session.pending_ends.clear();
   session.pending_regions.clear();  // what comes of them is closed when it comes
   // What tells the client that its memory is its own comes after the fact.
   store_release(session.rings->server_header().quiet, 1U);
@@ -85,8 +86,8 @@ void SessionServer::hang_up(Session& session) {
 }
 
 // Whether its rank can touch no frame any more: it says so, or its process has ended, and what that
-// had queued in a GPU had time to end. A file of the GPU may close after the socket. A stop waits as
-// long for a rank that lives: its frames are nobody's any more then.
+// had queued in a GPU had time to end. A file of the GPU may close after the socket. A stop waits
+// as long for a rank that lives: its frames are nobody's any more then.
 bool SessionServer::may_give_up(Session& session, Instant now) {
   if (session.client_dead && session.dead_at == Instant{}) {
     session.dead_at = now;

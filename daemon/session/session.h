@@ -103,6 +103,12 @@ struct Session {
     EngineRegion judged;
   };
   std::vector<PendingRegion> pending_regions;
+  // Device memory that is being closed for its owner.
+  struct PendingEnd {
+    std::uint64_t request_id = 0;
+    std::uint32_t region = 0;
+  };
+  std::vector<PendingEnd> pending_ends;
 
   struct PendingSwitch {
     std::uint64_t request_id = 0;

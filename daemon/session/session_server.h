@@ -108,7 +108,11 @@ class SessionServer final : public CompletionSink {
   Result<void> check_region_is_free(const Session& session, std::uint32_t region) HC_REACTOR;
   void finish_region(Session& session, const Session::PendingRegion& pending,
                      const DeviceOpened& opened) HC_REACTOR;
-  void drop_region(Session& session, std::uint32_t region) HC_REACTOR;
+  // `ticket` of who waits for the end of device memory, or 0.
+  void drop_region(Session& session, std::uint32_t region, std::uint64_t ticket) HC_REACTOR;
+  static std::uint64_t region_ticket(const Session& session, std::uint32_t region);
+  void take_closed() HC_REACTOR;
+  Session* by_serial(std::uint64_t serial) HC_REACTOR;
 
   void start_switch(Session& session, const MessageHeader& header,
                     std::span<const std::uint8_t> body) HC_REACTOR;
@@ -184,6 +188,7 @@ class SessionServer final : public CompletionSink {
   std::vector<std::uint8_t> message_;
   std::uint64_t serials_ = 0;
   std::vector<DeviceOpened> opened_;
+  std::vector<std::uint64_t> closed_;
 };
 
 }  // namespace hc

@@ -80,7 +80,7 @@ METADATA_AREA = 192 << 10
 REGIONS_PER_SESSION = 16
 RUNS_PER_LAYOUT_MAX = 512
 OP_BYTES_MAX = 4 << 30
-COMPLETIONS_PER_OP = 4
+COMPLETIONS_PER_OP = 5
 MESSAGE_FDS_MAX = 64
 
 # --- layouts on disk ------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ class Watch final : public EvictionObserver {
 
   void observe();
   void evicting(PageId page, SlabId slab, EvictionCause cause) override;
+  void sparing(PageId page, SlabId slab) override;
   // Law 3 over the whole catalog. `at_rest` also expects that nothing is in flight or held.
   void walk(bool at_rest);
   // At rest with an index that takes rows: no slot waits for a commit that nobody asks for.
@@ -84,7 +85,7 @@ class Watch final : public EvictionObserver {
   void check_became_durable(PageId id, std::uint32_t part);
   void check_generations();
   bool was_taken_from(SlabId slab);
-  bool had_waited(SlabId id);
+  std::vector<bool> spared_;  // by slab, since the look before: a slot of the reserve was taken
   void check_reserve();
   void check_steps();
   void check_page(PageId id);

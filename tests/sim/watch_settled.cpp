@@ -102,13 +102,23 @@ bool Watch::was_taken_from(SlabId id) {
   return false;
 }
 
-// Somebody waited for a part here that has left since: the page went for the room of another slab.
-bool Watch::had_waited(SlabId id) {
-  const SlotOrder& order = world_.core().slot_order;
-  return std::any_of(parts_.begin(), parts_.end(), [&](const SeenPart& was) {
-    return was.slab == id && was.l3 >= L3State::written && was.unsettled != 0 &&
-           !order.order(id).contains(was.slot.value);
-  });
+// Judged at the moment it is decided: a moment later the page may be settled, used or gone.
+void Watch::sparing(PageId id, SlabId slab) {
+  const Core& core = world_.core();
+  LruList& order = world_.core().slot_order.order(slab);
+  for (std::uint32_t slot = order.oldest(); slot != kNone32; slot = order.newer_than(slot)) {
+    const PartRef owner = core.slot_order.owner(slab, slot);
+    const Page& page = core.catalog->page(core.catalog->page_of(owner));
+    if (core.catalog->page_of(owner) == id) {
+      world_.laws.expect(world_.core().catalog->unsettled().contains(owner.value) &&
+                             page.holds == 0 && core.spaces->slabs().slab(slab).free_count() > 0,
+                         3, "a page is spared that nobody waits for");
+      break;
+    }
+    world_.laws.expect(page.busy > 0 || page.holds > 0, 3, "a page is spared before an older one");
+  }
+  spared_.resize(std::max<std::size_t>(spared_.size(), slab.value + std::size_t{1}));
+  spared_[slab.value] = true;
 }
 
 // A slot of the reserve was taken, and no old page of its slab could have been evicted instead.
@@ -132,7 +142,8 @@ void Watch::check_reserve() {
     }
     const std::uint32_t live_max = usable - std::min(
         core.family_of(SlabId{id}).shares[slab.volume()].reserve_slots, usable - 1);
-    if (slab.live_count() <= live_max || !was_taken_from(SlabId{id}) || had_waited(SlabId{id})) {
+    if (slab.live_count() <= live_max || !was_taken_from(SlabId{id}) ||
+        (id < spared_.size() && spared_[id])) {
       continue;
     }
     LruList& order = core.slot_order.order(SlabId{id});
@@ -161,6 +172,7 @@ void Watch::check_reserve() {
       slot = order.newer_than(slot);
     }
   }
+  spared_.assign(spared_.size(), false);
 }
 
 void Watch::walk_limbo() {

@@ -57,7 +57,7 @@ int copy_out_and_in(CopierBench& bench, const std::vector<CopyRun>& runs) {
   HC_EXPECT(bench.run(bench.job(CopyKind::scatter, region, runs)).code == Code::ok);
   bench.exporter.pull(memory + kOffset, kRegionBytes);
   HC_EXPECT(std::equal(wanted.begin(), wanted.end(), bench.exporter.host()));
-  bench.copier->close(region);
+  bench.copier->close(region, 0);
   return 0;
 }
 
@@ -117,7 +117,7 @@ TEST_CASE("more bytes than one batch may have go in several, also in the middle 
     HC_EXPECT(std::equal(large, large + kBytes, bench.exporter.host()));
     HC_EXPECT(std::equal(large + kBytes, large + 2 * kBytes, bench.exporter.host()));
     HC_EXPECT(bench.copier->devices()[0].out.batches >= 2);
-    bench.copier->close(region);
+    bench.copier->close(region, 0);
     return bench.leave();
   }));
 }
@@ -197,7 +197,32 @@ TEST_CASE("a lane that is full is busy for its own jobs, and for awaits never") 
     HC_EXPECT(bench.finish(last.ticket).code == Code::ok);
     HC_EXPECT(bench.copier->in_flight() == 0);
     HC_EXPECT(bench.run(bench.job(CopyKind::gather, region, runs)).code == Code::ok);
-    bench.copier->close(region);
+    bench.copier->close(region, 0);
+    return bench.leave();
+  }));
+}
+
+TEST_CASE("who closes a mapping hears of it only when the driver knows nothing of it any more") {
+  CHECK(test::holds_in_child([] {
+    test::CopierBench bench({"stream_delay_us=20000", ""});
+    const std::uint64_t memory = bench.exporter.alloc(1 << 20);
+    const MappingId region = bench.open_region(memory, 1 << 20);
+    const std::vector<CopyRun> runs{{0, 1 << 20}};
+    const CopyJob job = bench.job(CopyKind::gather, region, runs);
+    HC_EXPECT(bench.copier->submit(job) == Code::ok);
+
+    bench.copier->close(region, 7);
+
+    std::vector<std::uint64_t> closed;
+    bench.copier->poll_closed(closed);
+    HC_EXPECT(closed.empty() && test::cuda_count("mappings") == 1);  // its copy is running
+    HC_EXPECT(bench.until([&] {
+      bench.copier->poll_closed(closed);
+      return !closed.empty();
+    }));
+    HC_EXPECT(closed == std::vector<std::uint64_t>{7});
+    HC_EXPECT(test::cuda_count("mappings") == 0);
+    HC_EXPECT(bench.finish(job.ticket).code == Code::ok);
     return bench.leave();
   }));
 }

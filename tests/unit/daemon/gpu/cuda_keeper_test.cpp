@@ -44,14 +44,14 @@ TEST_CASE("two regions of one allocation are one mapping, which the last one clo
     HC_EXPECT(bench.copier->open_allocations() == 1);
     HC_EXPECT(expect_byte(bench, one, 0, 0x21) == 0);
 
-    bench.copier->close(one);
+    bench.copier->close(one, 0);
 
     const MappingId three = bench.open_region(memory + 4096, 100);  // behind the close
     HC_EXPECT(expect_byte(bench, two, 3000, 0x42) == 0);
     HC_EXPECT(expect_byte(bench, three, 0, 0x42) == 0);
     HC_EXPECT(cuda_count("cuIpcCloseMemHandle") == 0);
-    bench.copier->close(two);
-    bench.copier->close(three);
+    bench.copier->close(two, 0);
+    bench.copier->close(three, 0);
     HC_EXPECT(bench.until([&] { return bench.copier->open_allocations() == 0; }));
     HC_EXPECT(cuda_count("cuIpcOpenMemHandle") == 1);
     HC_EXPECT(cuda_count("cuIpcCloseMemHandle") == 1);
@@ -72,11 +72,11 @@ TEST_CASE("a session that comes again while its old mapping is in use shares it"
     HC_EXPECT(opened.code == Code::ok);
     HC_EXPECT(opened.has_events);
 
-    bench.copier->close(old);
+    bench.copier->close(old, 0);
 
     HC_EXPECT(bench.until([] { return cuda_count("opened_events") == 2; }));
     HC_EXPECT(expect_byte(bench, opened.mapping, 77, 0x17) == 0);
-    bench.copier->close(opened.mapping);
+    bench.copier->close(opened.mapping, 0);
     return bench.leave();
   }));
 }
@@ -89,7 +89,7 @@ TEST_CASE("other memory behind the same handle is opened anew, not served from t
     const DeviceExport before = bench.exporter.region(first, kKept);
     const MappingId old = bench.open(before).mapping;
     HC_EXPECT(expect_byte(bench, old, 0, 0x33) == 0);
-    bench.copier->close(old);
+    bench.copier->close(old, 0);
     HC_EXPECT(bench.until([] { return cuda_count("mappings") == 0; }));
     bench.exporter.release(first);
     const std::uint64_t second = bench.exporter.alloc(kKept);
@@ -102,7 +102,7 @@ TEST_CASE("other memory behind the same handle is opened anew, not served from t
     const MappingId region = bench.open(after).mapping;
 
     HC_EXPECT(expect_byte(bench, region, 500, 0x44) == 0);
-    bench.copier->close(region);
+    bench.copier->close(region, 0);
     return bench.leave();
   }));
 }
@@ -122,7 +122,7 @@ TEST_CASE("a handle that is still open for other memory is refused until that is
     HC_EXPECT(early.code == Code::busy);
     HC_EXPECT(early.text == "ipc_handle: memory that had it before is registered still");
     HC_EXPECT(expect_byte(bench, old, 0, 0x33) == 0);
-    bench.copier->close(old);
+    bench.copier->close(old, 0);
     HC_EXPECT(expect_byte(bench, bench.open_region(memory, kKept), 0, 0x44) == 0);
     return bench.leave();
   }));
@@ -136,7 +136,7 @@ TEST_CASE("a close is on its way to the driver before the next open, whatever th
       paint(bench, memory, 4096, round);
       const MappingId region = bench.open_region(memory, kKept);
       HC_EXPECT(expect_byte(bench, region, 0, round) == 0);
-      bench.copier->close(region);
+      bench.copier->close(region, 0);
       bench.exporter.release(memory);
     }
     return bench.leave();
@@ -195,7 +195,7 @@ TEST_CASE("an export that is not so is refused with one line, and leaves nothing
       HC_EXPECT(bench.copier->open_allocations() == 0);
       // What is right is opened after that.
       const MappingId region = bench.open_region(memory, kKept);
-      bench.copier->close(region);
+      bench.copier->close(region, 0);
       return bench.leave();
     }));
   }
@@ -215,7 +215,7 @@ TEST_CASE("the memory of the dead is refused, and what was mapped before is copi
 
     HC_EXPECT(expect_byte(bench, region, 9, 0x61) == 0);
     HC_EXPECT(bench.open(never).code == Code::io_error);
-    bench.copier->close(region);
+    bench.copier->close(region, 0);
     HC_EXPECT(bench.until([] { return cuda_count("mappings") == 0; }));
     HC_EXPECT(bench.open(late).code == Code::io_error);
     return bench.leave();

@@ -57,7 +57,7 @@ TEST_CASE("an await ends when its event is reached, and holds up no copy before"
 
     HC_EXPECT(bench.finish(held.ticket).code == Code::ok);
     HC_EXPECT(bench.finish(held_in.ticket).code == Code::ok);
-    bench.copier->close(at.region);
+    bench.copier->close(at.region, 0);
     return bench.leave();
   }));
 }
@@ -76,14 +76,14 @@ TEST_CASE("closing a mapping cancels its awaits and no other's") {
       HC_EXPECT(bench.copier->submit(job) == Code::ok);
     }
 
-    bench.copier->close(one.region);
+    bench.copier->close(one.region, 0);
 
     HC_EXPECT(bench.finish(gone.ticket).code == Code::cancelled);
     HC_EXPECT(bench.finish(gone_in.ticket).code == Code::cancelled);
     HC_EXPECT(!bench.look(stays.ticket));
     bench.exporter.let_go(1);
     HC_EXPECT(bench.finish(stays.ticket).code == Code::ok);
-    bench.copier->close(two);
+    bench.copier->close(two, 0);
     HC_EXPECT(bench.until([] { return cuda_count("mappings") == 0; }));
     return bench.leave();
   }));
@@ -109,7 +109,7 @@ TEST_CASE("of an event that is never reached one await is kept, the latest") {
     HC_EXPECT(!bench.look(last.ticket) && !bench.look(other.ticket));
     bench.exporter.let_go(0);
     HC_EXPECT(bench.finish(last.ticket).code == Code::ok);
-    bench.copier->close(at.region);
+    bench.copier->close(at.region, 0);
     HC_EXPECT(bench.finish(other.ticket).code == Code::cancelled);
     return bench.leave();
   }));
@@ -123,7 +123,7 @@ TEST_CASE("an await of an event that there is not fails, and is alone in that") 
     const CopyJob job = bench.job(CopyKind::gather, at.region, kLaneRuns);
     HC_EXPECT(bench.run(job).code == Code::ok && is_painted(job));
     HC_EXPECT(!bench.copier->devices()[0].lost);
-    bench.copier->close(at.region);
+    bench.copier->close(at.region, 0);
     return bench.leave();
   }));
 }
@@ -139,7 +139,7 @@ TEST_CASE("a mapping that goes while copies of it run is closed after them") {
       HC_EXPECT(bench.copier->submit(jobs.back()) == Code::ok);
     }
 
-    bench.copier->close(at.region);
+    bench.copier->close(at.region, 0);
 
     HC_EXPECT(bench.until([&] { return bench.copier->open_allocations() == 0; }));
     // Nothing is awaited here: what is closed has no copy any more.
@@ -198,7 +198,7 @@ TEST_CASE("a context that is lost fails its jobs with one line, and later export
     HC_EXPECT(late.code == Code::io_error);
     HC_EXPECT(late.text.find("was lost: the daemon must be started again to use it") !=
               std::string::npos);
-    bench.copier->close(at.region);
+    bench.copier->close(at.region, 0);
     bench.copier.reset();
     return 0;
   }));
@@ -213,7 +213,7 @@ TEST_CASE("a lane that gets no event of its own takes no copies, and the process
     HC_EXPECT(bench.until([&] { return bench.copier->devices()[0].lost; }));
     HC_EXPECT(bench.run(bench.job(CopyKind::gather, at.region, kLaneRuns)).code == Code::io_error);
     HC_EXPECT(bench.run(bench.job(CopyKind::scatter, at.region, kLaneRuns)).code == Code::io_error);
-    bench.copier->close(at.region);
+    bench.copier->close(at.region, 0);
     return bench.leave();
   }));
 }
@@ -231,7 +231,7 @@ TEST_CASE("a call that fails by itself costs one job, which ends when none of it
     HC_EXPECT(bench.run(whole).code == Code::ok && is_painted(whole));
     HC_EXPECT(!bench.copier->devices()[0].lost);
     HC_EXPECT(bench.copier->devices()[0].out.failures == 1);
-    bench.copier->close(at.region);
+    bench.copier->close(at.region, 0);
     return bench.leave();
   }));
 }
@@ -250,7 +250,7 @@ TEST_CASE("an event that does not answer, or was not recorded, ends no job befor
     HC_EXPECT(is_painted(job));
     HC_EXPECT(!bench.copier->devices()[0].lost);
     HC_EXPECT(bench.run(bench.job(CopyKind::gather, at.region, kLaneRuns, 1)).code == Code::ok);
-    bench.copier->close(at.region);
+    bench.copier->close(at.region, 0);
     return bench.leave();
   }));
 }
