@@ -318,6 +318,8 @@ bool Client::await_gpu(Session& session) {
     if (!session.ops().any_on_device() || session.is_quiet()) {
       return true;
     }
+    session.report_all_late(ready_);  // nobody waits that long without a word
+    announce();
   }
   return first_readable({stop_fd_.get(), -1, -1}, kGpuGraceMs) == -1;
 }

@@ -111,7 +111,11 @@
   X(slab_files_kept) \
   X(quota_refused_busy) \
   X(reservation_ignored) \
-  X(quota_count_kept)
+  X(quota_count_kept) \
+  X(copies_before_event) \
+  X(filled_not_summed) \
+  X(rank_frames_dropped) \
+  X(rank_failure_ignored)
 
 // Of what ranks decide together (client/reload), for hc_group_sim_hooks.
 #define HC_GROUP_MUTANTS(X) \
@@ -135,7 +139,6 @@
 
 // Of copies between a GPU and L2 (daemon/gpu, client/gpu), for tests on the stand-in driver.
 #define HC_GPU_MUTANTS(X) \
-  X(copies_before_event) \
   X(copy_done_when_issued) \
   X(region_offset_dropped) \
   X(shared_mapping_closed) \
@@ -143,7 +146,13 @@
   X(rank_failure_believed) \
   X(rank_freed_while_alive) \
   X(rank_sum_skipped) \
-  X(rank_word_of_any_use)
+  X(rank_word_of_any_use) \
+  X(event_of_slot_zero) \
+  X(later_batches_dropped) \
+  X(refused_batch_believed) \
+  X(lost_copies_believed) \
+  X(awaits_not_cancelled) \
+  X(owner_events_kept)
 
 namespace hc {
 

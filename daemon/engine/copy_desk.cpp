@@ -135,6 +135,11 @@ void CopyDesk::drop_queued(std::uint32_t op) {
   for (const std::uint32_t item : works_.ranks.drop_untold(op)) {
     dropped.push_back(item);
   }
+  if (HC_MUTANT(rank_frames_dropped)) {
+    Op& dropping = works_.core.ops.op(op);
+    dropped.insert(dropped.end(), dropping.with_rank.begin(), dropping.with_rank.end());
+    dropping.with_rank.clear();
+  }
   for (std::deque<Queued>& queue : queues_) {
     for (auto at = queue.begin(); at != queue.end();) {
       if (at->item != kNone32 && works_.core.ops.item(at->item).op == op) {
@@ -186,11 +191,12 @@ void CopyDesk::finish(const CopyCompletion& completion) {
     works_.fills.on_sum(what.part, completion.payload_crc);
     return;
   }
-  if (what.step == Step::move && completion.code == Code::ok && !completion.summed) {
+  Op& op = works_.core.ops.op(works_.core.ops.item(what.item).op);
+  const bool is_moved = what.step == Step::move && completion.code == Code::ok;
+  if (is_moved && !completion.summed && !op.ending && !HC_MUTANT(filled_not_summed)) {  // else nobody will ever see the frame
     enqueue({Step::sum_filled, what.item, what.part});
     return;
   }
-  Op& op = works_.core.ops.op(works_.core.ops.item(what.item).op);
   HC_CHECK(op.copies > 0);
   --op.copies;
   works_.events->copy_done(what.item, completion.code, completion.payload_crc);

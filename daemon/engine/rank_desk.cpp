@@ -58,8 +58,9 @@ void RankDesk::turn() {
   }
 }
 
-void RankDesk::finish(std::uint32_t index, Code code) {
+void RankDesk::finish(std::uint32_t index, Code said) {
   Core& core = works_.core;
+  const Code code = HC_MUTANT(rank_failure_ignored) ? Code::ok : said;
   Op& op = core.ops.op(index);
   const std::vector<std::uint32_t> items = std::exchange(op.with_rank, {});
   HC_CHECK(op.in_use && !items.empty());
@@ -68,7 +69,8 @@ void RankDesk::finish(std::uint32_t index, Code code) {
   }
   HC_FAILPOINT(rank_committed);
   for (const std::uint32_t at : items) {
-    const bool fills = core.ops.item(at).role == ItemRole::filler;
+    // Of an operation that is ending nobody will ever see the frame.
+    const bool fills = core.ops.item(at).role == ItemRole::filler && !op.ending;
     if (code == Code::ok && fills && !HC_MUTANT(rank_sum_skipped)) {
       works_.copies.sum_filled(at);
       continue;

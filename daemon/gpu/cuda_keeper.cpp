@@ -52,9 +52,7 @@ CudaKeeper::~CudaKeeper() {
   }
   HC_CHECK(allocations_.empty() && owners_.empty());
   for (const Arena& arena : arenas_) {
-    if (arena.registered) {
-      registry_.drop(**driver_, arena.memory);
-    }
+    drop_registered(arena);
   }
 }
 
@@ -98,8 +96,8 @@ void CudaKeeper::drop_memory(std::span<std::uint8_t> arena) {
   post([this, arena, &dropped] {
     const auto same = [&](const Arena& at) { return at.memory.data() == arena.data(); };
     const auto found = std::find_if(arenas_.begin(), arenas_.end(), same);
-    if (found != arenas_.end() && found->registered) {
-      registry_.drop(**driver_, arena);
+    if (found != arenas_.end()) {
+      drop_registered(*found);
     }
     arenas_.erase(std::remove_if(arenas_.begin(), arenas_.end(), same), arenas_.end());
     dropped.set_value();
@@ -125,6 +123,13 @@ void CudaKeeper::register_memory() {
   }
 }
 
+void CudaKeeper::drop_registered(const Arena& arena) {
+  if (arena.registered) {
+    const CurrentContext current(devices_.begin()->second->context());
+    registry_.drop(**driver_, arena.memory);
+  }
+}
+
 Result<std::shared_ptr<CudaDevice>> CudaKeeper::device_of(const Uuid& uuid) {
   if (!driver_) {
     driver_ = CudaDriver::load(library_);
@@ -144,11 +149,22 @@ Result<std::shared_ptr<CudaDevice>> CudaKeeper::device_of(const Uuid& uuid) {
   return *device;
 }
 
+// Whether the handle is open for other memory: opening it once more would give that memory.
+bool CudaKeeper::is_stale(const Key& key) const {
+  const auto& [device, handle, buffer] = key;
+  const auto first = allocations_.lower_bound(Key{device, handle, 0});
+  return first != allocations_.end() && std::get<0>(first->first) == device &&
+         std::get<1>(first->first) == handle && std::get<2>(first->first) != buffer;
+}
+
 Result<CudaKeeper::Allocation*> CudaKeeper::allocation_of(
     const Key& key, const DeviceExport& wanted, const std::shared_ptr<CudaDevice>& device) {
   const auto known = allocations_.find(key);
   if (known != allocations_.end()) {
     return &known->second;
+  }
+  if (is_stale(key)) {
+    return make_error(Code::busy, "ipc_handle: memory that had it before is registered still");
   }
   const CudaDriver& driver = device->driver();
   CuIpcMemHandle handle{};
@@ -204,14 +220,14 @@ Result<CudaMappingPtr> CudaKeeper::try_open(const DeviceExport& wanted) {
   if (current.result() != kCuSuccess) {
     return (*device)->driver().error("cuCtxPushCurrent", current.result());
   }
-  const Key key{wanted.owner, wanted.buffer, wanted.registration};
+  const Key key{wanted.device, wanted.handle, wanted.buffer};
   auto allocation = allocation_of(key, wanted, *device);
   HC_TRY(allocation);
   ++(**allocation).users;
   Owner& owner = owners_[wanted.owner];
   ++owner.users;
   const auto refuse = [&](Error error) {
-    close(key);
+    close(key, wanted.owner);
     return error;
   };
   if (owner.device == nullptr) {
@@ -239,8 +255,8 @@ Result<CudaMappingPtr> CudaKeeper::try_open(const DeviceExport& wanted) {
     }
   }
   const std::uint64_t offset = HC_MUTANT(region_offset_dropped) ? 0 : wanted.offset_bytes;
-  return make_mapping(key, {(**allocation).base + offset, wanted.size_bytes, *device,
-                            owner.events});
+  return make_mapping(key, wanted.owner, {(**allocation).base + offset, wanted.size_bytes, *device,
+                                          owner.events});
 }
 
 void CudaKeeper::do_open(std::uint64_t ticket, MappingId id, const DeviceExport& wanted) {
@@ -259,14 +275,15 @@ void CudaKeeper::do_open(std::uint64_t ticket, MappingId id, const DeviceExport&
 }
 
 // The last one who lets go does so on any thread.
-CudaMappingPtr CudaKeeper::make_mapping(const Key& key, CudaMapping mapping) {
-  return {new CudaMapping(std::move(mapping)), [this, key](const CudaMapping* gone) {
+CudaMappingPtr CudaKeeper::make_mapping(const Key& key, std::uint64_t owner,
+                                        CudaMapping mapping) {
+  return {new CudaMapping(std::move(mapping)), [this, key, owner](const CudaMapping* gone) {
             delete gone;
-            post([this, key] { close(key); });
+            post([this, key, owner] { close(key, owner); });
           }};
 }
 
-void CudaKeeper::close(const Key& key) {
+void CudaKeeper::close(const Key& key, std::uint64_t owner) {
   const auto found = allocations_.find(key);
   HC_CHECK(found != allocations_.end() && found->second.users > 0);
   const std::shared_ptr<CudaDevice> device = found->second.device;
@@ -278,7 +295,7 @@ void CudaKeeper::close(const Key& key) {
       open_count_.fetch_sub(1, std::memory_order_relaxed);
     }
   }
-  close_owner(std::get<0>(key));
+  close_owner(owner);
 }
 
 void CudaKeeper::close_owner(std::uint64_t number) {
@@ -287,7 +304,9 @@ void CudaKeeper::close_owner(std::uint64_t number) {
   if (--found->second.users > 0) {
     return;
   }
-  destroy_events(found->second.device->driver(), found->second.events);
+  if (!HC_MUTANT(owner_events_kept)) {
+    destroy_events(found->second.device->driver(), found->second.events);
+  }
   owners_.erase(found);
 }
 

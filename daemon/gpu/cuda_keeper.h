@@ -6,9 +6,9 @@
 // whoever lets a mapping go gives it back; everything below is the keeper's own thread.
 // Invariants:
 //   - the driver is loaded, and a device gets its context, only once somebody exports memory of it
-//   - one allocation of one owner is opened once, whoever names it how often, and closed once. What
-//     names it is the driver's number of it and the client's count of registrations: addresses and
-//     handles come again after a free, with other memory behind them
+//   - one allocation is opened once, whoever names it how often, and closed once: drivers have been
+//     seen to end all mappings of it with the first close. What names it is its handle together
+//     with the driver's number of it, because a handle may come again after a free
 #pragma once
 
 #include <atomic>
@@ -50,7 +50,7 @@ class CudaKeeper {
   std::uint32_t open_count() const { return open_count_.load(std::memory_order_relaxed); }
 
  private:
-  using Key = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t>;  // owner, buffer, count
+  using Key = std::tuple<Uuid, IpcHandle, std::uint64_t>;  // device, handle, buffer
   struct Allocation {
     std::shared_ptr<CudaDevice> device;
     CuAddress base = 0;
@@ -76,10 +76,12 @@ class CudaKeeper {
   Result<Allocation*> allocation_of(const Key& key, const DeviceExport& wanted,
                                     const std::shared_ptr<CudaDevice>& device);
   Result<void> open_events(Owner& owner, const DeviceExport& wanted);
-  CudaMappingPtr make_mapping(const Key& key, CudaMapping mapping);
-  void close(const Key& key);
+  bool is_stale(const Key& key) const;
+  CudaMappingPtr make_mapping(const Key& key, std::uint64_t owner, CudaMapping mapping);
+  void close(const Key& key, std::uint64_t owner);
   void close_owner(std::uint64_t owner);
   void register_memory();
+  void drop_registered(const Arena& arena);
 
   const std::string library_;
   CudaNewsBox& news_;

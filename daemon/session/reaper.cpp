@@ -85,8 +85,8 @@ void SessionServer::hang_up(Session& session) {
 }
 
 // Whether its rank can touch no frame any more: it says so, or its process has ended, and what that
-// had queued in a GPU had time to end. A file of the GPU may close after the socket. A stop waits as
-// long for a rank that lives: its frames are nobody's any more then.
+// had queued in a GPU had time to end. A file of the GPU may close after the socket. A stop waits
+// as long for a rank that lives: its frames are nobody's any more then.
 bool SessionServer::may_give_up(Session& session, Instant now) {
   if (session.client_dead && session.dead_at == Instant{}) {
     session.dead_at = now;

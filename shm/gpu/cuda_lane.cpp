@@ -53,10 +53,13 @@ void CudaLane::put(const CopyJob& job, CudaMappingPtr mapping) {
   changed_.notify_one();
 }
 
-void CudaLane::cancel_awaits(CudaMappingPtr mapping) {
+void CudaLane::cancel_awaits(const CudaMappingPtr& mapping) {
+  if (HC_MUTANT(awaits_not_cancelled)) {
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
-    cancelled_.push_back(std::move(mapping));
+    cancelled_.emplace_back(mapping);
   }
   changed_.notify_one();
 }
@@ -66,7 +69,7 @@ bool CudaLane::is_idle() const { return queue_.empty() && awaits_.empty() && bat
 // False once the lane is to end and nothing is left of it.
 bool CudaLane::take_incoming() {
   std::vector<ActivePtr> taken;
-  std::vector<CudaMappingPtr> cancelled;
+  std::vector<WeakMapping> cancelled;
   bool closing = false;
   {
     std::unique_lock lock(mutex_);
@@ -83,11 +86,13 @@ bool CudaLane::take_incoming() {
   looks_ = taken.empty() ? looks_ : 0;
   for (ActivePtr& active : taken) {
     const bool is_await = active->job.kind == CopyKind::await;
-    is_await ? awaits_.push_back(std::move(active)) : queue_.push_back(std::move(active));
+    is_await ? take_await(std::move(active)) : queue_.push_back(std::move(active));
   }
   for (auto at = awaits_.begin(); at != awaits_.end();) {
-    const bool over = closing || std::count(cancelled.begin(), cancelled.end(), (*at)->mapping) > 0;
-    if (over) {
+    const auto is_same = [&](const WeakMapping& gone) {
+      return !gone.owner_before((*at)->mapping) && !(*at)->mapping.owner_before(gone);
+    };
+    if (closing || std::any_of(cancelled.begin(), cancelled.end(), is_same)) {
       (*at)->code = Code::cancelled;
       finish(**at);
       at = awaits_.erase(at);
@@ -96,6 +101,25 @@ bool CudaLane::take_incoming() {
     }
   }
   return !closing || !is_idle();
+}
+
+// An event is of one operation at a time: who awaited it before has ended meanwhile. Clients that
+// begin and cancel in a loop would fill the memory otherwise.
+void CudaLane::take_await(ActivePtr active) {
+  const std::vector<CuEvent>& events = active->mapping->events;
+  const std::uint16_t event = active->job.event;
+  const auto before = std::find_if(awaits_.begin(), awaits_.end(), [&](const ActivePtr& at) {
+    const std::vector<CuEvent>& others = at->mapping->events;
+    return at->job.event == event && event < events.size() && event < others.size() &&
+           others[event] == events[event];
+  });
+  if (before == awaits_.end()) {
+    awaits_.push_back(std::move(active));
+    return;
+  }
+  (*before)->code = Code::cancelled;
+  finish(**before);
+  *before = std::move(active);
 }
 
 bool CudaLane::open() {
@@ -107,14 +131,14 @@ bool CudaLane::open() {
     result = driver->stream_create(&stream_, kCuStreamNonBlocking, lowest);
   }
   if (result != kCuSuccess) {
-    lost_by(result, "cuStreamCreateWithPriority");
+    lose(result, "cuStreamCreateWithPriority");
     return false;
   }
   for (std::size_t i = 0; i < kBatchesInFlight; ++i) {
     CuEvent event = nullptr;
     result = driver->event_create(&event, kCuEventNoTiming);
     if (result != kCuSuccess) {
-      lost_by(result, "cuEventCreate");
+      lose(result, "cuEventCreate");
       return false;
     }
     spare_events_.push_back(event);
@@ -135,7 +159,7 @@ void CudaLane::shut() {
 void CudaLane::run() {
   const CurrentContext current(options_.device->context());
   if (current.result() != kCuSuccess) {
-    static_cast<void>(lost_by(current.result(), "cuCtxPushCurrent"));
+    lose(current.result(), "cuCtxPushCurrent");
   } else if (!options_.device->is_lost()) {
     static_cast<void>(open());
   }
@@ -161,7 +185,7 @@ bool CudaLane::look_at_awaits() {
   bool moved = false;
   for (auto at = awaits_.begin(); at != awaits_.end();) {
     const CudaMapping& mapping = *(*at)->mapping;
-    const std::uint16_t event = (*at)->job.event;
+    const std::uint16_t event = HC_MUTANT(event_of_slot_zero) ? 0 : (*at)->job.event;
     const CuResult result = event < mapping.events.size()
                                 ? options_.device->driver()->event_query(mapping.events[event])
                                 : kCuInvalidHandle;
@@ -187,12 +211,15 @@ bool CudaLane::look_at_batches() {
     if (result == kCuNotReady && !HC_MUTANT(copy_done_when_issued)) {
       break;
     }
-    if (result != kCuSuccess && result != kCuNotReady && lost_by(result, "cuEventQuery")) {
+    const bool failed = result != kCuSuccess && result != kCuNotReady;
+    // An event that does not answer says nothing of the copies before it; the stream does.
+    if (failed && (lost_by(result, "cuEventQuery") ||
+                   options_.device->driver()->stream_query(stream_) != kCuSuccess)) {
       break;
     }
     Batch batch = std::move(batches_.front());
     batches_.pop_front();
-    finish_batch(batch, result == kCuSuccess || result == kCuNotReady ? Code::ok : Code::io_error);
+    finish_batch(batch, failed ? Code::io_error : Code::ok);
     moved = true;
   }
   return moved;
@@ -228,20 +255,25 @@ void CudaLane::finish(const Active& active) {
 // stream well.
 bool CudaLane::lost_by(CuResult result, const char* call) {
   const CudaDriver& driver = options_.device->driver();
-  const CuResult now = stream_ == nullptr ? result : driver->stream_query(stream_);
+  const CuResult now = driver->stream_query(stream_);
   if (now == kCuSuccess || now == kCuNotReady) {
     return false;
   }
-  if (options_.device->lose()) {
-    sink_.lost(uuid_text(options_.device->uuid()) + ": " + driver.error(call, result).message());
-  }
+  lose(result, call);
   return true;
+}
+
+void CudaLane::lose(CuResult result, const char* call) {
+  if (options_.device->lose()) {
+    sink_.lost(uuid_text(options_.device->uuid()) + ": " +
+               options_.device->driver().error(call, result).message());
+  }
 }
 
 // Nothing of a lost context touches memory any more.
 void CudaLane::fail_all() {
   for (Batch& batch : std::exchange(batches_, {})) {
-    finish_batch(batch, Code::io_error);
+    finish_batch(batch, HC_MUTANT(lost_copies_believed) ? Code::ok : Code::io_error);
   }
   for (const ActivePtr& active : std::exchange(queue_, {})) {
     active->code = Code::io_error;

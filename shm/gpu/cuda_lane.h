@@ -6,6 +6,7 @@
 // Invariants:
 //   - a job is reported only when no copy of it can touch memory any more: its batches' events are
 //     reached, or its context is lost
+//   - of one event at most one await is kept
 //   - jobs are issued in the order in which they came; at most kBatchesInFlight batches are queued
 //     in the device, so that the engine's own copies get in between
 #pragma once
@@ -57,7 +58,7 @@ class CudaLane {
 
   void put(const CopyJob& job, CudaMappingPtr mapping);
   // Who awaits an event of the mapping hears `cancelled`.
-  void cancel_awaits(CudaMappingPtr mapping);
+  void cancel_awaits(const CudaMappingPtr& mapping);
 
   const CudaDevice& device() const { return *options_.device; }
   const LaneCounters& counters() const { return counters_; }
@@ -73,6 +74,8 @@ class CudaLane {
     Code code = Code::ok;
   };
   using ActivePtr = std::shared_ptr<Active>;
+  // Who only names a mapping must not be the last one who holds it.
+  using WeakMapping = std::weak_ptr<const CudaMapping>;
   struct Batch {
     CuEvent event = nullptr;
     std::vector<ActivePtr> jobs;  // with a piece in it
@@ -82,6 +85,7 @@ class CudaLane {
   bool open() HC_COPIER;
   void shut() HC_COPIER;
   bool take_incoming() HC_COPIER;
+  void take_await(ActivePtr active) HC_COPIER;
   bool is_idle() const HC_COPIER;
   bool look_at_awaits() HC_COPIER;
   bool look_at_batches() HC_COPIER;
@@ -93,6 +97,7 @@ class CudaLane {
   void finish_batch(Batch& batch, Code code) HC_COPIER;
   void finish(const Active& active) HC_COPIER;
   bool lost_by(CuResult result, const char* call) HC_COPIER;
+  void lose(CuResult result, const char* call) HC_COPIER;
   void fail_all() HC_COPIER;
   void pause() HC_COPIER;
 
@@ -102,7 +107,7 @@ class CudaLane {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<ActivePtr> incoming_;           // under the mutex
-  std::vector<CudaMappingPtr> cancelled_;     // under the mutex
+  std::vector<WeakMapping> cancelled_;        // under the mutex
   bool closing_ = false;                      // under the mutex
   // The lane's thread only.
   CuStream stream_ = nullptr;

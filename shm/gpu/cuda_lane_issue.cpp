@@ -42,6 +42,9 @@ void CudaLane::fill_batch(Batch& batch) {
       all_registered_ =
           all_registered_ && options_.registry->covers(piece.host, piece.size_bytes);
       bytes += piece.size_bytes;
+      if (active->batches > 1 && HC_MUTANT(later_batches_dropped)) {
+        continue;
+      }
       pieces_.push_back(piece);
       device_at_.push_back(mapping.base + piece.offset);
     }
@@ -94,7 +97,8 @@ CuResult CudaLane::copy_batched() {
 CuResult CudaLane::copy_pieces() {
   const CudaDriver& driver = options_.device->driver();
   const bool has_batches = driver->copy_batch_v2 != nullptr || driver->copy_batch_v1 != nullptr;
-  if (has_batches && all_registered_ && pieces_.size() > 1 && copy_batched() == kCuSuccess) {
+  if (has_batches && all_registered_ && pieces_.size() > 1 &&
+      (copy_batched() == kCuSuccess || HC_MUTANT(refused_batch_believed))) {
     return kCuSuccess;
   }
   counters_.single.fetch_add(pieces_.size() > 1 ? 1 : 0, std::memory_order_relaxed);

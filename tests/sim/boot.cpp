@@ -170,6 +170,7 @@ void Driver::kill() {
     watch_.remember_durable();
   }
   world_.copier.crash();
+  world_.ranks.crash();
   world_.index.crash();
   world_.disk.crash(how);
   world_.engine.reset();

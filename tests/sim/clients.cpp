@@ -4,17 +4,24 @@
 
 #include <algorithm>
 
+#include "tests/sim/rank_side.h"
+
 namespace hc::sim {
 
-Clients::Clients(World& world) : world_(world) {
-  world_.copier.set_may_touch(
-      [this](const CopyRun& run, bool write) { return may_touch(run, write); });
-  world_.copier.set_on_fault([this](const CopyRun& run) {
-    if (SimOp* op = op_of_memory(run)) {
-      op->faulted = true;
-    }
-  });
+Clients::Clients(World& world) : world_(world), rank_side_(std::make_unique<RankSide>(world)) {
+  for (SimCopier* copier : {&world_.copier, &world_.ranks}) {
+    copier->set_may_touch(
+        [this](const CopyRun& run, bool write) { return may_touch(run, write); });
+    copier->set_on_fault([this](const CopyRun& run) {
+      if (SimOp* op = op_of_memory(run)) {
+        op->faulted = true;
+      }
+    });
+  }
+  world_.copier.set_on_await([this](const CopyJob& job) { finish_work(job); });
 }
+
+Clients::~Clients() = default;
 
 bool Clients::may_touch(const CopyRun& run, bool write) {
   const SimOp* op = op_of_memory(run);
@@ -55,7 +62,19 @@ bool Clients::attach(std::uint32_t number, std::uint32_t version, std::uint16_t 
   session.memory = std::make_unique<ClientMemory>(scenario.space_of(version), scenario.region_rows,
                                                   world_.prng);
   world_.core().sessions.find(session.id)->regions[0] = session.memory->engine_region();
+  prepare_gpu(session, number);
   return true;
+}
+
+void Clients::prepare_gpu(SimSession& session, std::uint32_t number) {
+  if (!world_.gpus || world_.gpu_prng.one_in(3)) {
+    return;
+  }
+  EngineRegion& region = world_.core().sessions.find(session.id)->regions[0];
+  session.gpu = world_.gpu_prng.one_in(2) ? GpuUse::ipc : GpuUse::rank;
+  region.by_rank = session.gpu == GpuUse::rank;
+  region.has_events = session.gpu == GpuUse::ipc;
+  region.mapping = session.gpu == GpuUse::ipc ? number : kHostMapping;
 }
 
 void Clients::begin_close(std::uint32_t number) {
@@ -63,6 +82,7 @@ void Clients::begin_close(std::uint32_t number) {
   world_.trace.add("close", number);
   session.state = SimSession::State::closing;
   session.quiet_by = world_.clock.time() + memory_bound_ns_;
+  session.dead = session.gpu == GpuUse::rank && world_.gpu_prng.one_in(2);
   mark_cancelled(number);
   world_.engine->end_service(session.id);
 }
@@ -84,6 +104,9 @@ void Clients::begin_switch(std::uint32_t number, std::uint32_t version) {
 }
 
 void Clients::turn() {
+  if (world_.gpus) {
+    rank_side_->turn(sessions_, ops_);
+  }
   for (SimSession& session : sessions_) {
     const bool closing = session.state == SimSession::State::closing;
     if (!closing && session.state != SimSession::State::switching) {
@@ -99,6 +122,7 @@ void Clients::turn() {
     world_.laws.expect(leases == session.leases.size(), 5, "leases that the client never got");
     session.leases.clear();
     if (closing) {
+      world_.copier.cancel_awaits(static_cast<MappingId>(&session - sessions_.data()));
       world_.engine->close_session(session.id);
       session = SimSession{};
       continue;
@@ -117,30 +141,54 @@ void Clients::turn() {
 }
 
 void Clients::daemon_died() {
+  rank_side_->daemon_died();
   ops_.clear();
   for (SimSession& session : sessions_) {
     session = SimSession{};
   }
 }
 
-// A store's rows hold the content of its pages, a load's rows hold junk.
+// A store's rows hold the content of its pages, a load's rows hold junk, as do those of a store
+// whose client is still at work.
 void Clients::prepare_rows(SimSession& session, SimOp& op) {
+  const bool may_await = session.gpu == GpuUse::ipc;
+  if (may_await && world_.gpu_prng.one_in(2)) {
+    op.entry.flags |= kFlagAwaitEvent;
+    op.fills_later = op.verb() == Verb::store;
+    ++world_.tally.awaits;
+  }
+  for (std::size_t i = 0; i < op.pages.size(); ++i) {
+    op.rows.push_back(session.memory->take_row(op.serial));
+    if (op.verb() == Verb::load || op.fills_later) {
+      session.memory->scribble(op.rows[i], static_cast<std::uint8_t>(op.serial));
+    }
+  }
+  if (op.verb() == Verb::store && !op.fills_later) {
+    fill_rows(session, op);
+  }
+}
+
+void Clients::fill_rows(SimSession& session, const SimOp& op) {
   std::vector<std::uint8_t> payload;
   for (std::uint32_t i = 0; i < op.pages.size(); ++i) {
-    const std::uint32_t row = session.memory->take_row(op.serial);
-    op.rows.push_back(row);
-    if (op.verb() == Verb::load) {
-      session.memory->scribble(row, static_cast<std::uint8_t>(op.serial));
-      continue;
-    }
     for (const std::uint32_t part : parts_of_page(session, op, i)) {
       const Family& family = world_.core().family_of(session.id);
       const PartSpec& spec = family.parts[part];
       payload.resize(family.descriptor.kinds[spec.kind].payload_bytes);
       fill_content(world_.scenario.universe, world_.content_key(op.version, op.pages[i], part),
                    payload);
-      session.memory->write(row, spec.kind, payload);
+      session.memory->write(op.rows[i], spec.kind, payload);
     }
+  }
+}
+
+// The event of an operation slot is reached: the operation that has the slot now may be copied.
+void Clients::finish_work(const CopyJob& await) {
+  SimSession& session = sessions_[await.mapping];
+  const auto found = ops_.find(session.op_of_slot[await.event]);
+  if (found != ops_.end() && found->second.fills_later && !found->second.memory_back) {
+    found->second.fills_later = false;
+    fill_rows(session, found->second);
   }
 }
 

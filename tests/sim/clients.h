@@ -57,6 +57,7 @@ struct SimOp {
   bool in_submit = false;
   bool waited = false;                   // within a quota, for room
   bool late = false;
+  bool fills_later = false;              // its client is still at work on its rows
   bool faulted = false;                  // a copy on its memory has met a fault
   bool cancelled = false;                // by a cancel, or with its session
   bool memory_back = false;              // its rows are the client's again
@@ -76,6 +77,9 @@ struct SimLease {
   std::vector<HeldFrame> frames;
 };
 
+// Whose memory is that of a GPU: the daemon copies, or the rank.
+enum class GpuUse : std::uint8_t { none, ipc, rank };
+
 struct SimSession {
   enum class State : std::uint8_t { closed, open, closing, switching };
   State state = State::closed;
@@ -92,15 +96,20 @@ struct SimSession {
   std::array<std::uint32_t, kOpSlotsPerSession> uses{};
   std::vector<SimLease> leases;
   std::uint32_t ops = 0;
+  GpuUse gpu = GpuUse::none;
+  bool dead = false;                     // closing, by the death of its process
 };
 
 inline constexpr std::uint32_t kSimSessions = 6;
 // Those behind them belong to quota_ranks.
 inline constexpr std::uint32_t kAllSessions = kSimSessions + 4;
 
+class RankSide;
+
 class Clients final : public CompletionSink {
  public:
   explicit Clients(World& world);
+  ~Clients() override;
 
   // The doors. What an operation is about has been drawn by the driver.
   bool attach(std::uint32_t number, std::uint32_t version, std::uint16_t shard,
@@ -151,6 +160,8 @@ class Clients final : public CompletionSink {
   std::vector<Generation> blobs_of(const SimSession& session, const SimOp& op,
                                    std::uint32_t index);
   void prepare_rows(SimSession& session, SimOp& op);
+  void fill_rows(SimSession& session, const SimOp& op);
+  void finish_work(const CopyJob& await);
   OpRequest make_request(const SimOp& op, bool metadata) const;
   void before_submit(SimSession& session, SimOp& op);
   void after_submit(std::uint32_t serial);
@@ -180,7 +191,10 @@ class Clients final : public CompletionSink {
   void judge_word(const SimSession& session, const SimOp& op);
   void judge_store(SimSession& session, const SimOp& op, const CompletionEntry& entry);
 
+  void prepare_gpu(SimSession& session, std::uint32_t number);
+
   World& world_;
+  std::unique_ptr<RankSide> rank_side_;
   std::array<SimSession, kAllSessions> sessions_;
   std::map<std::uint32_t, SimOp> ops_;   // open ones, by serial
   std::uint32_t next_serial_ = 1;

@@ -24,6 +24,7 @@ Driver::Driver(World& world, const DriverOptions& options)
   if (options.quotas) {
     quota_ranks_.emplace(world_, clients_, options.seed);
   }
+  world_.gpus = options.gpus;
   if (options.lies) {
     plan.lost_write = 2'000;
   }
@@ -68,6 +69,7 @@ Instant Driver::next_event() {
   next = std::min(next, world_.disk.next_due());
   next = std::min(next, world_.index.next_due());
   next = std::min(next, world_.copier.next_due());
+  next = std::min(next, world_.ranks.next_due());
   return next;
 }
 

@@ -17,6 +17,7 @@ struct DriverOptions {
   std::uint64_t seed = 1;
   std::uint32_t operations = 2000;
   bool big_payloads = false;
+  bool gpus = false;          // sessions with memory of GPUs: the daemon copies, or the rank
   bool quotas = false;        // two ranks have a guaranteed quota
   bool lies = false;          // a fifth of the writes are acknowledged and land nowhere
   bool weak_flushes = false;  // a third of the flushes fail, and reads run across them

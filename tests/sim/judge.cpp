@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tests/sim/clients.h"
+#include "tests/sim/rank_side.h"
 
 namespace hc::sim {
 
@@ -32,6 +33,12 @@ void Clients::complete(SessionId id, const CompletionEntry& entry,
                          entry.op_sequence == op.entry.op_sequence &&
                          entry.verb == op.entry.verb,
                      4, "an answer that names another operation");
+  if (entry.ack == static_cast<std::uint8_t>(Ack::prepared)) {
+    world_.laws.expect(session.gpu == GpuUse::rank && entry.terminal == 0, 4,
+                       "frames for a rank that does not copy itself");
+    rank_side_->begin(session, op, frames);
+    return;
+  }
   if (entry.lease != 0) {
     take_lease(session, op, entry, frames);
   }
@@ -92,6 +99,7 @@ void Clients::judge_end(SimSession& session, SimOp& op, const CompletionEntry& e
     case Verb::free_object: judge_free(op, code); return;
     case Verb::flush: judge_flush(session, op, code); return;
     case Verb::cancel:
+    case Verb::copied:
     case Verb::none: return;
   }
 }

@@ -55,6 +55,9 @@ bool has_lies(std::uint64_t seed) { return seed > 20 && seed % 25 == 17; }
 // of the mutants and of the digests as they were.
 bool has_quotas(std::uint64_t seed) { return seed > 20 && Prng(seed).stream(208).one_in(6); }
 
+// Memory of GPUs in a fifth of the seeds, by a stream that leaves the others as they were.
+bool has_gpus(std::uint64_t seed) { return seed > 20 && Prng(seed).stream(209).one_in(5); }
+
 }  // namespace
 
 SeedResult run_seed(const SeedOptions& options) {
@@ -69,6 +72,7 @@ SeedResult run_seed(const SeedOptions& options) {
   driver_options.big_payloads = has_big_payloads(options.seed);
   driver_options.weak_flushes = has_weak_flushes(options.seed);
   driver_options.quotas = has_quotas(options.seed);
+  driver_options.gpus = has_gpus(options.seed);
   driver_options.lies = has_lies(options.seed);
   Driver driver(world, driver_options);
   driver.run();

@@ -12,8 +12,44 @@ namespace hc::sim {
 SimCopier::SimCopier(SimClock& clock, Trace& trace, Laws& laws, Prng prng)
     : clock_(clock), trace_(trace), laws_(laws), prng_(prng) {}
 
+std::uint32_t SimCopier::lane_of(const CopyJob& job) const {
+  const bool in = job.kind == CopyKind::await ? job.to_device : job.kind == CopyKind::scatter;
+  return job.mapping == kHostMapping ? 0 : 1U + (in ? 1U : 0U);
+}
+
+// Never full. One in four never ends by itself.
+Code SimCopier::submit_await(const CopyJob& job) {
+  ++submitted_;
+  Job entry;
+  entry.job = job;
+  entry.order = next_order_++;
+  const std::uint64_t longest = std::uint64_t{plan_.slow_ms} * 1'000'000;
+  entry.due = prng_.one_in(4) ? SimClock::kNever
+                              : clock_.time() +
+                                    static_cast<std::int64_t>(prng_.between(1, longest));
+  entry.first = entry.due;
+  entry.second = entry.due;
+  jobs_.push_back(std::move(entry));
+  return Code::ok;
+}
+
+void SimCopier::cancel_awaits(MappingId mapping) {
+  for (Job& job : jobs_) {
+    if (job.job.kind == CopyKind::await && job.job.mapping == mapping) {
+      job.cancelled = true;
+      job.due = clock_.time();
+    }
+  }
+}
+
 Code SimCopier::submit(const CopyJob& job) {
-  if (jobs_.size() >= jobs_max_) {
+  if (job.kind == CopyKind::await) {
+    return submit_await(job);
+  }
+  const auto same_lane = std::count_if(jobs_.begin(), jobs_.end(), [&](const Job& other) {
+    return other.job.kind != CopyKind::await && lane_of(other.job) == lane_of(job);
+  });
+  if (static_cast<std::uint32_t>(same_lane) >= jobs_max_) {
     return Code::busy;
   }
   ++submitted_;
@@ -66,7 +102,7 @@ void SimCopier::copy(Job& job, std::uint64_t until) {
 }
 
 void SimCopier::run_until(Job& job, Instant now) {
-  if (job.job.kind == CopyKind::sum) {
+  if (job.job.kind == CopyKind::sum || job.job.kind == CopyKind::await) {
     return;
   }
   const std::uint64_t half = job.job.payload_bytes / 2;
@@ -81,6 +117,13 @@ void SimCopier::run_until(Job& job, Instant now) {
 CopyCompletion SimCopier::finish(Job& job) {
   CopyCompletion out;
   out.ticket = job.job.ticket;
+  if (job.job.kind == CopyKind::await) {
+    out.code = job.cancelled ? Code::cancelled : Code::ok;
+    if (!job.cancelled && on_await_) {
+      on_await_(job.job);
+    }
+    return out;
+  }
   if (job.faulty) {
     out.code = Code::memory_fault;
     trace_.add("fault memory");
@@ -93,7 +136,8 @@ CopyCompletion SimCopier::finish(Job& job) {
     std::memset(job.job.frame + job.job.payload_bytes, 0,
                 job.job.padded_bytes - job.job.payload_bytes);
   }
-  if (job.job.kind != CopyKind::scatter) {
+  out.summed = job.job.kind != CopyKind::gather || job.job.mapping == kHostMapping;
+  if (job.job.kind != CopyKind::scatter && out.summed) {
     out.payload_crc = crc32c({job.job.frame, job.job.payload_bytes});
   }
   return out;

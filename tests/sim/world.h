@@ -39,6 +39,8 @@ struct Tally {
   std::uint64_t quota_waits = 0; // operations within a quota that waited for room
   std::uint64_t quota_leases = 0;
   std::uint64_t steps_moved = 0; // preallocation steps that were given back
+  std::uint64_t rank_batches = 0; // frames that ranks copied themselves
+  std::uint64_t awaits = 0;       // operations that had to wait for their clients' own work
 };
 
 struct World {
@@ -48,13 +50,16 @@ struct World {
         laws(std::move(handler)),
         disk(clock, trace, laws, Prng(seed).stream(1)),
         index(clock, trace, laws, Prng(seed).stream(2)),
-        copier(clock, trace, laws, Prng(seed).stream(3)) {}
+        copier(clock, trace, laws, Prng(seed).stream(3)),
+        ranks(clock, trace, laws, Prng(seed).stream(8)),
+        gpu_prng(Prng(seed).stream(9)) {}
 
   void set_plan(const FaultPlan& new_plan) {
     plan = new_plan;
     disk.set_plan(plan);
     index.set_plan(plan);
     copier.set_plan(plan);
+    ranks.set_plan(plan);
   }
 
   Core& core() { return engine->core(); }
@@ -86,6 +91,9 @@ struct World {
   SimDisk disk;
   SimIndex index;
   SimCopier copier;
+  SimCopier ranks;                    // of ranks that copy themselves
+  Prng gpu_prng;
+  bool gpus = false;                  // some sessions have memory of GPUs
   Scenario scenario;
   Model model;
   Tally tally;
