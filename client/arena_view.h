@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// arena_view: the arenas of the daemon's L2 pool, mapped, and where a frame lies in them. Read-only,
-// unless the daemon gave descriptors that can be written: it trusts us to copy into frames.
+// arena_view: the arenas of the daemon's L2 pool, mapped, and where a frame lies in them.
+//
+// Read-only, unless the daemon gave descriptors that can be written: it trusts us to copy.
 //
 // Owner thread: any, under the client's mutex. Invariants: every place handed out lies inside a
 // mapping; the mappings live as long as the view, which leases keep alive beyond their session, so

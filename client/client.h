@@ -8,9 +8,7 @@
 //
 // How a wait ends: hicache_wait sleeps on the daemon's wake word in slices of kWaitSliceMs. The
 // background thread, which sees the daemon's death on the socket, wakes that same word from this
-// process. Only a wake that falls between a waiter's last look and its sleep is lost, and costs
-// one slice. An eventfd instead would cost a descriptor, a wake message and a pass through the
-// background thread for every completion.
+// process. Only a wake between a waiter's last look and its sleep is lost, and costs one slice.
 #pragma once
 
 #include <condition_variable>
@@ -51,8 +49,7 @@ inline constexpr std::uint32_t kLateGraceMs = 200;
 // it touches no client memory any more. Without the end of the socket only its death says so.
 inline constexpr std::uint32_t kExitLateMs = 100;
 inline constexpr std::uint32_t kExitWaitMs = 5000;
-inline constexpr std::uint32_t kBackoffMinMs = 50;
-inline constexpr std::uint32_t kBackoffMaxMs = 2000;
+inline constexpr std::uint32_t kBackoffMinMs = 50, kBackoffMaxMs = 2000;
 
 class Client {
  public:
@@ -169,7 +166,8 @@ class Client {
 
   // client_gpu.cpp
   Result<void> register_ipc(Lock& lock, const hicache_cuda_region& region, Deadline deadline);
-  Result<void> register_rank(Lock& lock, const hicache_cuda_region& region, Deadline deadline);
+  Result<void> register_rank(Lock& lock, const hicache_cuda_region& region, Deadline deadline,
+                             const std::string& reason);
   void give_arenas();
   Result<void> place_operation(Session::Submission& submission, const hicache_op& op);
   void take_from_session(std::size_t max);
@@ -201,8 +199,7 @@ class Client {
   void finish_session(EndSeen end);
   void end_session(Session& session, EndSeen end);
   void await_daemon_exit(Session& session, EndSeen end);
-  bool await_gpu(Session& session);
-  bool await_rank_copies();
+  bool await_gpu(Session& session), await_rank_copies();
   Sign await_sign(Session& session, std::uint32_t timeout_ms, EndSeen end);
   bool pause(std::uint32_t& backoff_ms);
 
@@ -224,8 +221,7 @@ class Client {
   std::uint64_t attempts_ = 0;
   Error last_failure_{Code::disconnected, 0, "no daemon has answered yet"};
   bool final_ = false;  // last_failure_ is for good
-  bool closing_ = false;
-  bool stop_ = false;
+  bool closing_ = false, stop_ = false;
   RegionTable regions_;
   std::shared_ptr<DeviceExporter> exporter_;  // with the first region of a GPU, and then for good
   std::unique_ptr<RankCopier> rank_copier_;   // with the first that we copy ourselves

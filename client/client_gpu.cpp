@@ -43,12 +43,12 @@ Result<void> Client::register_cuda_region(const hicache_cuda_region* region,
     exporter_ = std::move(*opened);
   }
   if (region->transfer == HICACHE_TRANSFER_RANK) {
-    return register_rank(lock, *region, deadline);
+    return register_rank(lock, *region, deadline, "asked for");
   }
   auto registered = register_ipc(lock, *region, deadline);
   const bool may_fall_back = region->transfer == HICACHE_TRANSFER_AUTO && plan_.rank_copies;
   if (!registered && may_fall_back && may_copy_otherwise(registered.error().code)) {
-    return register_rank(lock, *region, deadline);
+    return register_rank(lock, *region, deadline, registered.error().message());
   }
   return registered;
 }
@@ -74,7 +74,7 @@ Result<void> Client::register_ipc(Lock& lock, const hicache_cuda_region& region,
 }
 
 Result<void> Client::register_rank(Lock& lock, const hicache_cuda_region& region,
-                                   Deadline deadline) {
+                                   Deadline deadline, const std::string& reason) {
   const std::shared_ptr<DeviceExporter> exporter = exporter_;
   lock.unlock();
   auto mapping = exporter->map_region({region.address, region.size_bytes});
@@ -83,6 +83,7 @@ Result<void> Client::register_rank(Lock& lock, const hicache_cuda_region& region
   auto plan = check_cuda_region(&region, plan_.space);
   HC_TRY(plan);
   plan->request.region_kind = static_cast<std::uint16_t>(RegionKind::rank);
+  plan->reason = reason.substr(0, kReasonBytesMax);
   HC_TRY_VOID(check_region_number_is_free(region.region));
   HC_TRY_VOID(check_attached());
   if (rank_copier_ == nullptr) {

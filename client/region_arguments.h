@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "client/hicache.h"
@@ -20,6 +21,7 @@ struct RegionPlan {
   std::vector<LayoutRequest> layouts;
   std::vector<LayoutRun> runs;
   std::vector<IpcHandle> events;  // cuda
+  std::string reason;             // rank: why
   RegionShape shape;
 
   bool is_rank() const {

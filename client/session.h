@@ -76,8 +76,8 @@ class Session {
   bool closed() const { return closed_; }
   void close() { closed_ = true; }
   // Closes, and tells the daemon: it quiesces and then closes the socket. If it can't take the
-  // message now, it sees the end of the socket instead. With copies of ours in flight it is not told
-  // yet: whoever hears of the last one detaches again.
+  // message now, it sees the end of the socket instead. With copies of ours in flight it is not
+  // told yet: whoever hears of the last one detaches again.
   void detach(bool copies_in_flight);
 
   struct Submission {

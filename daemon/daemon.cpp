@@ -87,6 +87,11 @@ AdminFacts Daemon::admin_facts() {
   facts.volumes = volume_dirs(config_);
   facts.started = clock_.now();
   facts.sessions = [this]() HC_REACTOR { return sessions_->list(); };
+  facts.gpu = [this]() HC_REACTOR {
+    CudaCopier& cuda = copier_->cuda();
+    return GpuLine{gpu_transfer_name(config_.gpu_transfer), cuda.open_allocations(),
+                   cuda.registered_bytes(), cuda.devices()};
+  };
   facts.stopping = [this]() HC_REACTOR { return reactor_ != nullptr && reactor_->stopping(); };
   facts.cold_start_now = [this](auto mode) HC_REACTOR { return engine_->cold_start(mode); };
   return facts;
@@ -101,7 +106,8 @@ Result<void> Daemon::start() {
   epoll_ = std::make_unique<Epoll>(std::move(*epoll));
   HC_TRY_VOID(open_store());
   HC_TRY_VOID(open_sockets());
-  engine_ = std::make_unique<Engine>(*disk_, *index_, *copier_, *sessions_, engine_options(config_, [this] { still_alive(); }));
+  engine_ = std::make_unique<Engine>(*disk_, *index_, *copier_, *sessions_,
+                                     engine_options(config_, [this] { still_alive(); }));
   HC_TRY_VOID(engine_->open(random_uuid()));
   if (config_.cold_start != ColdStart::hold) {
     HC_TRY_VOID(engine_->cold_start(config_.cold_start == ColdStart::load

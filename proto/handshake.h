@@ -111,7 +111,8 @@ enum class RegionKind : std::uint16_t { host = 1, cuda = 2, rank = 3 };
 using IpcHandle = std::array<std::uint8_t, 64>;
 
 // cuda: after the runs come `event_count` handles of events, one for each operation slot. They are
-// the session's, so only its first region brings them.
+// the session's: those of its first region count. rank: after the runs comes the reason why the
+// client copies itself, a text of at most kReasonBytesMax.
 struct RegionRequest {
   std::uint32_t region;             // chosen by the client, 0..kRegionsPerSession-1
   std::uint16_t region_kind;        // RegionKind

@@ -61,6 +61,7 @@ inline constexpr std::uint32_t kVolumesMax = 16;           // Disk directories o
 // Copies.
 // How long what a dead process had queued in a GPU may still run.
 inline constexpr std::uint32_t kGpuGraceMs = 1000;
+inline constexpr std::uint32_t kReasonBytesMax = 256;     // Why a rank copies itself.
 inline constexpr std::uint32_t kCopyJobsMax = 512;        // Copies in flight.
 inline constexpr std::uint32_t kDiskRequestsMax = 512;    // Requests in flight below Disk.
 

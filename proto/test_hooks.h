@@ -143,16 +143,16 @@
   X(region_offset_dropped) \
   X(shared_mapping_closed) \
   X(quarantine_skipped) \
-  X(rank_failure_believed) \
-  X(rank_freed_while_alive) \
-  X(rank_sum_skipped) \
-  X(rank_word_of_any_use) \
   X(event_of_slot_zero) \
   X(later_batches_dropped) \
   X(refused_batch_believed) \
   X(lost_copies_believed) \
   X(awaits_not_cancelled) \
-  X(owner_events_kept)
+  X(owner_events_kept) \
+  X(rank_failure_believed) \
+  X(rank_freed_while_alive) \
+  X(rank_sum_skipped) \
+  X(rank_word_of_any_use)
 
 namespace hc {
 

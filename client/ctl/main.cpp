@@ -139,7 +139,7 @@ void add_bench(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   replay->add_option("--device", bench.device, "where the ranks' pages lie: host or cuda")
       ->capture_default_str();
-  replay->add_option("--transfer", bench.transfer, "who copies with --device cuda: auto, ipc or rank")
+  replay->add_option("--transfer", bench.transfer, "who copies of cuda: auto, ipc or rank")
       ->capture_default_str();
   add_reload(*replay, bench.reload);
   add_bench_daemon(*replay, bench);

@@ -62,6 +62,12 @@ std::vector<std::string> troubles(const json& answer) {
                                           : " fails: its pages are misses, the others go on"));
     }
   }
+  for (const json& device : list_at(answer, "/gpu/devices")) {
+    if (device.value("lost", false)) {
+      lines.push_back("GPU " + text_at(device, "/uuid") +
+                      " is lost: copies of its memory fail until the daemon starts anew");
+    }
+  }
   const json l3 = answer.value("l3", json::object());
   if (answer.value("load", json::object()).value("rebuilding", false)) {
     lines.push_back("the index was incomplete: slots are read, " +
@@ -83,7 +89,8 @@ std::string sessions_text(const json& answer) {
                {"leases", Align::right},
                {"leased pages", Align::right},
                {"quota", Align::right},
-               {"regions", Align::right}});
+               {"regions", Align::right},
+               {"GPU copies", Align::left}});
   for (const json& session : list_at(answer, "/sessions")) {
     table.add({text_at(session, "/group"),
                std::to_string(number_at(session, "/rank")) + "/" +
@@ -94,7 +101,8 @@ std::string sessions_text(const json& answer) {
                format_count(number_at(session, "/leases")),
                format_count(number_at(session, "/leased_pages")),
                format_count(number_at(session, "/quota_pages")),
-               format_count(number_at(session, "/regions"))});
+               format_count(number_at(session, "/regions")),
+               text_at(session, "/transfer")});
   }
   return table.text();
 }
@@ -130,6 +138,11 @@ std::string render_status(const json& answer) {
   if (const std::string policy = text_at(answer, "/l3/spill_policy"); held_back(policy)) {
     pairs.emplace_back("not on disk", format_bytes(number_at(answer, "/l3/dirty_bytes")) +
                                           ", held back by " + policy);
+  }
+  for (const json& device : list_at(answer, "/gpu/devices")) {
+    pairs.emplace_back("GPU", text_at(device, "/name") + " " + text_at(device, "/pci") + ", out " +
+                                  format_bytes(number_at(device, "/out/bytes")) + ", in " +
+                                  format_bytes(number_at(device, "/in/bytes")));
   }
   for (const auto& trouble : troubles(answer)) {
     pairs.emplace_back("trouble", trouble);

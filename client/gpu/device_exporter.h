@@ -43,7 +43,8 @@ class DeviceExporter {
   // One for each operation slot; none where the device can't share events.
   const std::vector<IpcHandle>& event_handles() const { return event_handles_; }
 
-  // The event of the slot is reached when what is in the stream now is done. Errors: bad_argument (the stream is being captured), io_error.
+  // The event of the slot is reached when what is in the stream now is done. Errors: bad_argument
+  // (the stream is being captured), io_error.
   Result<void> record(std::uint16_t slot, void* stream);
 
  private:

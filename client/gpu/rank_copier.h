@@ -3,8 +3,8 @@
 // engine's context, and the registration of L2 with the driver.
 //
 // Owner thread: any, one at a time, puts batches; `on_done` is called on the threads of the lanes,
-// and must not wait for one. Invariants: a batch keeps all that its copies name until it is done; it
-// is done when none of them can touch memory any more.
+// and must not wait for one. Invariants: a batch keeps all that its copies name until it is done;
+// it is done when none of them can touch memory any more.
 #pragma once
 
 #include <condition_variable>

@@ -48,7 +48,33 @@ Json session_json(const SessionLine& line) {
           {"world", line.world},     {"pid", line.pid},       {"shard", line.shard},
           {"ops", line.ops},         {"leases", line.leases}, {"leased_pages", line.leased_pages},
           {"quota_pages", line.quota_pages}, {"regions", line.regions}, {"state", line.state},
-          {"board", line.board}};
+          {"board", line.board},     {"transfer", line.transfer}};
+}
+
+Json direction_json(const CudaDeviceLine::Direction& way) {
+  return {{"copies", way.copies},
+          {"bytes", way.bytes},
+          {"batches", way.batches},
+          {"batches_piece_by_piece", way.single},
+          {"failures", way.failures}};
+}
+
+// What copies of ours have to do with; a rank's own are its own.
+Json gpu_json(const AdminFacts& facts) {
+  const GpuLine gpu = facts.gpu();
+  Json devices = Json::array();
+  for (const CudaDeviceLine& line : gpu.devices) {
+    devices.push_back({{"uuid", line.uuid},
+                       {"name", line.name},
+                       {"pci", line.pci},
+                       {"lost", line.lost},
+                       {"out", direction_json(line.out)},
+                       {"in", direction_json(line.in)}});
+  }
+  return {{"transfer", gpu.transfer},
+          {"allocations_open", gpu.allocations},
+          {"registered_bytes", gpu.registered_bytes},
+          {"devices", devices}};
 }
 
 Json quotas_json(const QuotaTable& quotas) {
@@ -212,6 +238,7 @@ std::string report_status(Engine& engine, const AdminFacts& facts, Instant now) 
                 {"index_failed", engine.index_failed()},
                 {"spill_policy", spill_policy_name(engine.core().options.spill.policy)},
                 {"dirty_bytes", engine.bytes_held_back()}}},
+              {"gpu", gpu_json(facts)},
               {"quotas", quotas_json(core.quotas)},
               {"sessions", sessions}});
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "daemon/engine/engine.h"
+#include "daemon/gpu/cuda_copier.h"
 #include "daemon/engine/session_line.h"
 #include "daemon/os/epoll.h"
 #include "daemon/os/gated_listener.h"
@@ -22,6 +23,14 @@
 namespace hc {
 
 // What the daemon knows beside the engine.
+// Of memory of GPUs that the daemon copies itself.
+struct GpuLine {
+  std::string transfer;                // of the configuration
+  std::uint32_t allocations = 0;       // of ranks, open
+  std::uint64_t registered_bytes = 0;  // of frames, with the driver
+  std::vector<CudaDeviceLine> devices;
+};
+
 struct AdminFacts {
   std::string instance;
   std::string cold_start;
@@ -29,6 +38,7 @@ struct AdminFacts {
   std::vector<std::string> volumes;  // all of them, by number
   Instant started{};
   std::function<std::vector<SessionLine>()> sessions;
+  std::function<GpuLine()> gpu = [] { return GpuLine{}; };
   std::function<bool()> stopping;
   std::function<Result<void>(ColdStartMode)> cold_start_now;
 };

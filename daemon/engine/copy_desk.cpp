@@ -193,7 +193,9 @@ void CopyDesk::finish(const CopyCompletion& completion) {
   }
   Op& op = works_.core.ops.op(works_.core.ops.item(what.item).op);
   const bool is_moved = what.step == Step::move && completion.code == Code::ok;
-  if (is_moved && !completion.summed && !op.ending && !HC_MUTANT(filled_not_summed)) {  // else nobody will ever see the frame
+  // Of an operation that is ending nobody will ever see the frame.
+  const bool needs_sum = !completion.summed && !op.ending && !HC_MUTANT(filled_not_summed);
+  if (is_moved && needs_sum) {
     enqueue({Step::sum_filled, what.item, what.part});
     return;
   }

@@ -70,8 +70,8 @@ void RankDesk::finish(std::uint32_t index, Code said) {
   HC_FAILPOINT(rank_committed);
   for (const std::uint32_t at : items) {
     // Of an operation that is ending nobody will ever see the frame.
-    const bool fills = core.ops.item(at).role == ItemRole::filler && !op.ending;
-    if (code == Code::ok && fills && !HC_MUTANT(rank_sum_skipped)) {
+    const bool fills = core.ops.item(at).role == ItemRole::filler;
+    if (code == Code::ok && !op.ending && fills && !HC_MUTANT(rank_sum_skipped)) {
       works_.copies.sum_filled(at);
       continue;
     }

@@ -21,6 +21,7 @@ struct SessionLine {
   std::uint32_t quota_pages = 0;     // of each owner; 0: no quota
   std::uint32_t regions = 0;
   std::string state;
+  std::string transfer;              // who copies memory of a GPU, and why; empty: there is none
   std::uint64_t board = 0;           // on which its rank has a place; 0: none
 };
 

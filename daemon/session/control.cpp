@@ -155,7 +155,7 @@ void SessionServer::register_region(Session& session, const MessageHeader& heade
     return;  // answered when it is open
   }
   if (parsed->is_rank()) {
-    reply(session, header, take_rank_region(session, number, std::move(*region)));
+    reply(session, header, take_rank_region(session, *parsed, std::move(*region)));
     return;
   }
   auto mapped = map_region(parsed->request, fds[0]);

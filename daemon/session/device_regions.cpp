@@ -49,7 +49,7 @@ Result<void> SessionServer::open_region(Session& session, const MessageHeader& h
 }
 
 // Nothing is mapped: the client alone knows where the memory is.
-Result<void> SessionServer::take_rank_region(Session& session, std::uint32_t number,
+Result<void> SessionServer::take_rank_region(Session& session, const RegionBody& body,
                                              EngineRegion judged) {
   if (!session.writes_frames) {
     return make_error(Code::unsupported,
@@ -58,6 +58,8 @@ Result<void> SessionServer::take_rank_region(Session& session, std::uint32_t num
                                ? "the client did not ask for writable arenas when it attached"
                                : options_.no_devices));
   }
+  const std::uint32_t number = body.request.region;
+  session.copies_itself = body.reason;
   judged.by_rank = true;
   engine_->core().sessions.find(session.engine_id)->regions[number] = std::move(judged);
   ++engine_->core().counters.regions_registered;

@@ -109,7 +109,9 @@ Result<RegionBody> parse_region(std::span<const std::uint8_t> body) {
     out.layouts.push_back(layout);
   }
   const std::size_t run_bytes = runs * sizeof(LayoutRun);
-  if (body.size() != run_bytes + request.event_count * sizeof(IpcHandle)) {
+  const std::size_t fixed_bytes = run_bytes + request.event_count * sizeof(IpcHandle);
+  const std::size_t text_bytes = out.is_rank() ? kReasonBytesMax : 0;
+  if (body.size() < fixed_bytes || body.size() > fixed_bytes + text_bytes) {
     return make_error(Code::bad_argument, "register_region: " + std::to_string(runs) +
                                               " runs announced, " + std::to_string(body.size()) +
                                               " bytes sent");
@@ -118,8 +120,9 @@ Result<RegionBody> parse_region(std::span<const std::uint8_t> body) {
   std::memcpy(out.runs.data(), body.data(), run_bytes);
   out.events.resize(request.event_count);
   if (has_events) {
-    std::memcpy(out.events.data(), body.data() + run_bytes, body.size() - run_bytes);
+    std::memcpy(out.events.data(), body.data() + run_bytes, fixed_bytes - run_bytes);
   }
+  out.reason.assign(body.begin() + static_cast<std::ptrdiff_t>(fixed_bytes), body.end());
   return out;
 }
 

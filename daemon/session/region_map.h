@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "daemon/engine/sessions.h"
@@ -29,6 +30,7 @@ struct RegionBody {
   std::vector<LayoutRequest> layouts;
   std::vector<LayoutRun> runs;
   std::vector<IpcHandle> events;
+  std::string reason;                   // rank: why
 
   bool is_rank() const {
     return request.region_kind == static_cast<std::uint16_t>(RegionKind::rank);

@@ -72,6 +72,7 @@ struct Session {
   bool detached = false;               // said so itself, or was superseded: leases go at once
   bool hands_off = false;              // it says that it touches no frame any more
   bool writes_frames = false;          // its arenas are writable: it may copy itself
+  std::string copies_itself;           // why, of the region that came last
   bool socket_closed = false;          // the peer has closed its end
   bool broken = false;                 // broke the ring protocol; ends with the next reap
   Code end_code = Code::ok;

@@ -61,7 +61,7 @@ std::vector<SessionLine> SessionServer::list() const {
       continue;
     }
     SessionLine line{session->number, session->group, session->rank, session->world,
-                     session->peer.pid, session->shard, 0, 0, 0, 0, 0, "",
+                     session->peer.pid, session->shard, 0, 0, 0, 0, 0, "", "",
                      groups_.board_of({session->group, session->rank, session->world})};
     line.state = session->phase == SessionPhase::attached  ? "attached"
                  : session->phase == SessionPhase::holding ? "holding"
@@ -75,6 +75,9 @@ std::vector<SessionLine> SessionServer::list() const {
       line.quota_pages = known->quota.group == nullptr ? 0 : known->quota.group->pages;
       for (const EngineRegion& region : known->regions) {
         line.regions += region.present ? 1U : 0U;
+        line.transfer = region.by_rank                    ? "rank: " + session->copies_itself
+                        : region.mapping != kHostMapping ? "ipc"
+                                                         : line.transfer;
       }
     }
     lines.push_back(std::move(line));

@@ -103,7 +103,7 @@ class SessionServer final : public CompletionSink {
   Result<void> open_region(Session& session, const MessageHeader& header, const RegionBody& body,
                            EngineRegion judged) HC_REACTOR;
   Result<void> check_devices() const HC_REACTOR;
-  Result<void> take_rank_region(Session& session, std::uint32_t number, EngineRegion judged)
+  Result<void> take_rank_region(Session& session, const RegionBody& body, EngineRegion judged)
       HC_REACTOR;
   Result<void> check_region_is_free(const Session& session, std::uint32_t region) HC_REACTOR;
   void finish_region(Session& session, const Session::PendingRegion& pending,

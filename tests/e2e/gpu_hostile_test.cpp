@@ -109,8 +109,8 @@ std::vector<WrongRegion> wrong_regions() {
       {"fewer events than it says", [](DeviceRegion& r) { r.events.resize(62); },
        "1 runs announced"},
       {"a region of no number", [](DeviceRegion& r) { r.request.region = 16; }, "region = 16"},
-      {"a kind of memory that there is not", [](DeviceRegion& r) { r.request.region_kind = 3; },
-       "region_kind = 3"},
+      {"a kind of memory that there is not", [](DeviceRegion& r) { r.request.region_kind = 4; },
+       "region_kind = 4"},
       {"spare bytes that are set", [](DeviceRegion& r) { r.request.reserved = 1; },
        "reserved = 1"},
       {"host memory with events", [](DeviceRegion& r) { r.request.region_kind = 1; },
@@ -210,6 +210,8 @@ TEST_CASE("Sessions that end while their memory is being opened leave nothing op
       region.request.region = number;
       REQUIRE(client.send(MessageType::register_region, region.body(), {}));
     }
+    // What was sent has been read, but not all of it answered; or it meets the end.
+    CHECK((i % 4 == 0 || client.call(MessageType::stats, {})));
     client.hang_up();
   }
 

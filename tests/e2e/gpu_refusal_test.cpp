@@ -101,6 +101,58 @@ TEST_CASE("Without a GPU that both see, device memory is refused and host memory
   }
 }
 
+// Has one region in memory that is freed too early, and one in memory that stays.
+int free_too_early(FakeLine& line, RankOptions options) {
+  line.be_child();
+  use_stand_in("");
+  Rank rank(std::move(options));
+  HC_EXPECT(rank.open() == HICACHE_OK);
+  const auto bench = FakeBench::make("");
+  const CuAddress memory = bench->new_memory(2 * kPayload);
+  const CuAddress freed = bench->new_memory(2 * kPayload);
+  HC_EXPECT(register_at(rank.client(), 1, memory) == HICACHE_OK);
+  HC_EXPECT(register_at(rank.client(), 2, freed) == HICACHE_OK);
+  HC_EXPECT(rank.store({10, 4, 0}, HICACHE_ACK_DURABLE).code == HICACHE_OK);
+  HC_EXPECT(bench->driver->mem_free(freed) == kCuSuccess);
+  line.go();
+  HC_EXPECT(line.wait());  // another daemon is there
+  HC_EXPECT(rank.wait_serving());
+  HC_EXPECT(rank.reload({10, 4, 0}).code == HICACHE_OK);
+  HC_EXPECT(rank.load({10, 4, 8}).code == HICACHE_OK && rank.wrong_bytes({10, 4, 8}) == 0);
+  const std::vector<hicache_page> pages = rank.pages_of({11, 1, 0});
+  for (const std::uint32_t region : {1U, 2U}) {
+    hicache_op op{};
+    op.deadline_ms = Rank::kDeadlineMs;
+    op.region = region;
+    std::uint64_t op_id = 0;
+    const hicache_code code = hicache_load(rank.client(), &op, pages.data(), 1, &op_id);
+    HC_EXPECT(code == (region == 1 ? HICACHE_OK : HICACHE_BAD_ARGUMENT));
+    HC_EXPECT(region == 2 || rank.finish(op_id).code == HICACHE_OK);
+  }
+  HC_EXPECT(hicache_unregister_region(rank.client(), 2, Rank::kDeadlineMs) == HICACHE_OK);
+  HC_EXPECT(register_at(rank.client(), 2, memory + kPayload) == HICACHE_OK);
+  return 0;
+}
+
+TEST_CASE("Device memory that is gone when a client attaches again costs its region alone") {
+  GpuScene scene;
+  RankOptions options = scene.rank_options();
+  options.device = BenchDevice::host;
+  FakeLine line;
+  Child rank([&] { return free_too_early(line, options); });
+  line.be_parent();
+  REQUIRE(line.wait());
+  CHECK(scene.daemon().stop() == 0);
+
+  scene.daemon().start();
+
+  line.go();
+  CHECK(rank.wait() == 0);
+  INFO(scene.daemon().log());
+  CHECK(eventually([&] { return scene.is_clean(); }));
+  CHECK(scene.daemon().stop() == 0);
+}
+
 TEST_CASE("A rank without a driver is told so by its own library") {
   Scene scene;
   CHECK(holds_in_child([&] {

@@ -10,7 +10,7 @@
 namespace hc::test {
 
 // The first session makes what stays: arenas, slabs, the driver, contexts, streams.
-void warm_up(const GpuScene& scene) {
+void warm_up(GpuScene& scene) {
   REQUIRE(holds_in_child([&] {
     use_stand_in("");
     Rank rank(scene.rank_options("warm"));
@@ -19,7 +19,9 @@ void warm_up(const GpuScene& scene) {
     HC_EXPECT(rank.load({1, 8, 0}).code == HICACHE_OK && rank.wrong_bytes({1, 8, 0}) == 0);
     return 0;
   }));
-  REQUIRE(eventually([&] { return scene.is_clean(); }));
+  REQUIRE(eventually([&] {
+    return scene.is_clean() && scene.daemon().ask("status").at("sessions").empty();
+  }));
 }
 
 // Stores, says so, and waits for the end.

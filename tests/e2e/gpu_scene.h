@@ -27,7 +27,8 @@ inline void use_stand_in(const std::string& plan) {
 
 struct GpuPlan {
   std::string daemon{};           // of the stand-in (tests/doubles/README.md)
-  std::string mutant{};           // "": the daemon that is installed
+  std::string mutant{};           // as the next: "": the daemon that is installed
+  std::string failpoint{};
   std::uint64_t l2_bytes = 8U << 20;
 };
 
@@ -65,9 +66,11 @@ class GpuScene {
     options.environment = {"LD_LIBRARY_PATH=" + double_library("").parent_path().string(),
                            "HC_FAKE_CUDA=" + plan.daemon,
                            "HC_FAKE_CUDA_REPORT=" + reports_.str()};
-    if (!plan.mutant.empty()) {
+    const std::string hook = plan.mutant.empty() ? "HICACHE_FAILPOINT=" + plan.failpoint
+                                                 : "HICACHE_MUTANT=" + plan.mutant;
+    if (!plan.mutant.empty() || !plan.failpoint.empty()) {
       options.program = "hicached_hooks";
-      options.environment.push_back("HICACHE_MUTANT=" + plan.mutant);
+      options.environment.push_back(hook);
     }
     return options;
   }
@@ -77,7 +80,7 @@ class GpuScene {
 };
 
 // The first session makes what stays: arenas, slabs, the driver, contexts, streams.
-void warm_up(const GpuScene& scene);
+void warm_up(GpuScene& scene);
 
 // Of a forked process: begins eight stores, says so, and waits for the end.
 int store_and_stay(FakeLine& line, const GpuScene& scene, const std::string& plan);

@@ -148,9 +148,9 @@ int share_an_allocation(const GpuScene& scene, RankOptions options) {
 
 const std::vector<Story>& gpu_stories() {
   static const std::vector<Story> table{
-      {"stores behind slow fills", "", "stream_delay_us=10000", store_behind_fills,
+      {"stores behind slow fills", "", "stream_delay_us=25000", store_behind_fills,
        {"copies_before_event", "event_of_slot_zero"}},
-      {"copies that are slow", "version=13000,stream_delay_us=20000", "", store_and_load,
+      {"copies that are slow", "version=13000,stream_delay_us=60000", "", store_and_load,
        {"copy_done_when_issued"}},
       {"rows inside an allocation", "", "", store_and_load, {"region_offset_dropped"}},
       {"weights that change", "version=13000,stream_delay_us=2000", "stream_delay_us=2000",
@@ -161,14 +161,14 @@ const std::vector<Story>& gpu_stories() {
        64U << 20},
       {"two regions of one allocation", "close_unmaps=1", "", share_an_allocation,
        {"shared_mapping_closed"}},
-      {"a context that is lost", "version=12010,stream_delay_us=50000,cuMemcpyHtoDAsync@5=700",
+      {"a context that is lost", "version=12010,stream_delay_us=100000,cuMemcpyHtoDAsync@5=700",
        "", load_while_lost, {"lost_copies_believed"}, 64U << 20},
   };
   return table;
 }
 
 int told(const Story& story, const std::string& mutant) {
-  GpuScene scene({story.daemon, mutant, story.l2_bytes});
+  GpuScene scene({.daemon = story.daemon, .mutant = mutant, .l2_bytes = story.l2_bytes});
   const int result = Child([&] {
     use_stand_in(story.rank);
     return story.tell(scene, scene.rank_options());

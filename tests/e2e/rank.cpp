@@ -145,6 +145,7 @@ hicache_code Rank::submit(std::uint8_t verb, const Keys& keys, std::uint64_t& op
   }
   const std::vector<hicache_page> pages = pages_of(keys);
   hicache_op op = op_of(verb == HICACHE_VERB_STORE ? ack : std::uint8_t{0}, flags);
+  op.deadline_ms = options_.deadline_ms;
   if (verb == HICACHE_VERB_STORE || verb == HICACHE_VERB_LOAD) {
     region_->prepare(op);
   }

@@ -35,6 +35,7 @@ struct RankOptions {
   std::string weight_version = "1";
   std::uint32_t attach_timeout_ms = 30'000;
   std::uint32_t quota_pages = 0;  // guaranteed in L2
+  std::uint32_t deadline_ms = 20'000;
   BenchDevice device = BenchDevice::host;  // cuda: rows in device memory, each operation behind
                                            // what the rank has queued there
   std::uint32_t transfer = HICACHE_TRANSFER_AUTO;

@@ -131,7 +131,8 @@ void print_result(std::uint64_t seed, const SeedResult& result) {
   const hc::sim::Tally& tally = result.tally;
   std::printf("seed %llu digest %016llx ops %llu crashes %llu hits %llu+%llu misses %llu "
               "evicted %llu late %llu busy %llu faults %llu recovered %llu excused %llu "
-              "promoted %llu not durable %llu audited %llu steps %llu quota %llu+%llu gpu %llu+%llu\n",
+              "promoted %llu not durable %llu audited %llu steps %llu quota %llu+%llu "
+              "gpu %llu+%llu\n",
               static_cast<unsigned long long>(seed),
               static_cast<unsigned long long>(result.digest),
               static_cast<unsigned long long>(tally.operations),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rank_side: ranks that copy themselves: what the engine tells them of is copied at drawn times by a
-// virtual copier of their own, and then they say so, or say that it failed, or die without a word.
+// rank_side: ranks that copy themselves. What the engine tells them of is copied at drawn times by
+// a virtual copier of their own; then they say so, or that it failed, or die without a word.
 //
 // What a dead rank had begun goes on for a while, as a GPU does. Held here: law 7, of the memory of
 // the clients; that no frame is handed out meanwhile is seen by the bytes of whoever gets it (1).

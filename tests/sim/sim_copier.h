@@ -2,9 +2,9 @@
 // sim_copier: a virtual copier. A job touches memory at one or two drawn moments and is reported at
 // a later one, so that memory which came back to its client too early is caught in the act.
 //
-// Host memory is lane 0. Memory of a device has a lane for each direction; what is filled from there
-// is not summed, and the clients' own work on it, which copies may have to await, ends at a drawn
-// time, or never.
+// Host memory is lane 0. Memory of a device has a lane for each direction; what is filled from
+// there is not summed, and its client's own work on it, which copies may have to await, ends at a
+// drawn time, or never.
 //
 // Held as a law here: client memory is touched only while an operation owns it (7).
 #pragma once

@@ -195,9 +195,7 @@ TEST_CASE("a device that shares no events exports memory all the same") {
     HC_EXPECT(exporter);
     HC_EXPECT((*exporter)->event_handles().empty());
     HC_EXPECT((*exporter)->export_region({bench->device, 4096}));
-    const auto recorded = (*exporter)->record(0, bench->stream);
-    HC_EXPECT(!recorded && recorded.error().code == Code::unsupported);
-    HC_EXPECT(says(recorded.error(), "can't share events"));
+    HC_EXPECT((*exporter)->record(0, bench->stream));  // for copies of this process's own
     return 0;
   }));
 }

@@ -107,6 +107,27 @@ TEST_CASE("other memory behind the same handle is opened anew, not served from t
   }));
 }
 
+TEST_CASE("a handle that is still open for other memory is refused until that is closed") {
+  CHECK(holds_in_child([] {
+    CopierBench bench({"", "same_handle=1"});
+    const std::uint64_t memory = bench.exporter.alloc(kKept);
+    paint(bench, memory, kKept, 0x33);
+    const MappingId old = bench.open_region(memory, kKept);
+    bench.exporter.release(memory);
+    HC_EXPECT(bench.exporter.alloc(kKept) == memory);
+    paint(bench, memory, kKept, 0x44);
+
+    const DeviceOpened early = bench.open(bench.exporter.region(memory, kKept));
+
+    HC_EXPECT(early.code == Code::busy);
+    HC_EXPECT(early.text == "ipc_handle: memory that had it before is registered still");
+    HC_EXPECT(expect_byte(bench, old, 0, 0x33) == 0);
+    bench.copier->close(old);
+    HC_EXPECT(expect_byte(bench, bench.open_region(memory, kKept), 0, 0x44) == 0);
+    return bench.leave();
+  }));
+}
+
 TEST_CASE("a close is on its way to the driver before the next open, whatever the lanes do") {
   CHECK(holds_in_child([] {
     CopierBench bench({"", "same_handle=1"});

@@ -96,7 +96,7 @@ TEST_CASE("region_map: every field out of range is refused with field and range"
   };
   const Case cases[] = {
       {"region = 16", [](RegionBody& b) { b.request.region = kRegionsPerSession; }},
-      {"region_kind = 3", [](RegionBody& b) { b.request.region_kind = 3; }},
+      {"region_kind = 4", [](RegionBody& b) { b.request.region_kind = 4; }},
       {"reserved = 1", [](RegionBody& b) { b.request.reserved = 1; }},
       {"event_count = 64", [](RegionBody& b) { b.request.event_count = 64; }},
       {"event_count = 63",
