@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // rank_copy_mutant_test: small bugs of the daemon around copies by ranks (HC_GPU_MUTANTS of
-// proto/test_hooks.h), each with what would be seen of it; quarantine_skipped is in
-// rank_copy_death_test.
+// proto/test_hooks.h), each with what would be seen of it.
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "e2e/rank_copy_raw.h"
+#include "e2e/rank_copy_reuse.h"
 #include "e2e/rank_copy_scene.h"
 #include "support/catch.h"
 
@@ -91,6 +91,14 @@ TEST_CASE("Each small bug around copies by ranks is seen") {
       CHECK(seen == (has_bug ? kSeen : 0));
     }
   }
+}
+
+TEST_CASE("Without the grace the frames of a dead rank are overwritten, and a test sees it") {
+  const Reuse seen = reuse_after_death("quarantine_skipped");
+
+  CHECK(seen.outlived > 0);
+  CHECK(seen.after_ms < kGpuGraceMs);
+  CHECK(seen.wrong_bytes > 0);
 }
 
 }  // namespace

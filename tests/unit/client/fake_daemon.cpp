@@ -22,6 +22,12 @@
 
 namespace hc::test {
 
+namespace {
+
+constexpr auto kRankRegion = static_cast<std::uint16_t>(RegionKind::rank);
+
+}  // namespace
+
 StandIn::StandIn() : pid_(::fork()) {
   if (pid_ == 0) {
     // It must hold no socket of the test open, and must not outlive it.
@@ -311,8 +317,10 @@ void FakeDaemon::answer_call(const MessageHeader& header, std::span<const std::u
     return;
   }
   if (type == MessageType::register_region) {
-    HC_CHECK(fds.size() == 1);
-    live().regions.insert_or_assign(region.region, std::pair(region, std::move(fds[0])));
+    // Memory that its client copies itself has no file.
+    HC_CHECK(fds.size() == (region.region_kind == kRankRegion ? 0U : 1U));
+    live().regions.insert_or_assign(
+        region.region, std::pair(region, fds.empty() ? UniqueFd() : std::move(fds[0])));
   } else if (type == MessageType::unregister_region) {
     live().regions.erase(region.region);
   }

@@ -48,9 +48,9 @@ TEST_CASE("A batch that waits for an event sees what was queued before it, and h
   CHECK(holds_in_child([] {
     CopierStage stage("stream_delay_us@1=200000");
     CopierStage& at = stage;
-    HC_EXPECT(at.bench->driver->memset_async(at.memory, 0x44,
-                                             CopierStage::kRows * CopierStage::kPayload,
-                                             at.bench->stream) == kCuSuccess);
+    for (const CuAddress part : {at.memory, at.memory + CopierStage::kRows * CuAddress{2000}}) {
+      HC_EXPECT(at.bench->driver->memset_async(part, 0x44, 6000, at.bench->stream) == kCuSuccess);
+    }
     HC_EXPECT(at.bench->driver->event_record(at.mapping->events[2], at.bench->stream) ==
               kCuSuccess);
     RankBatch waiting = at.batch(1, false, 0, 2);
