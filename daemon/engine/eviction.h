@@ -13,9 +13,9 @@ namespace hc {
 enum class EvictionCause : std::uint8_t { slot, record, step };
 
 // Is told of every page that is about to leave both tiers, before anything of it changes, and of
-// every one that would be next but stays because somebody waits for it, while there is another slot.
-// The slab is the one that is full, or whose step gives way. For whoever checks or records the
-// choice.
+// every one that would be next but stays because somebody waits for it, while there is another
+// slot. The slab is the one that is full, or whose step gives way. For whoever checks or records
+// the choice.
 class EvictionObserver {
  public:
   virtual ~EvictionObserver() = default;

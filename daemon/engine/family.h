@@ -46,6 +46,7 @@ struct Family {
   std::uint32_t sessions = 0;            // attached now
   std::uint64_t pages_reserved = 0;      // of L2, by quotas
   std::uint64_t leased_without_quota = 0;  // distinct pages
+  std::uint64_t with_ranks = 0;            // pages of operations that ranks copy, beside leases
   bool room_wanted = false;              // by an operation of a quota: nobody else takes frames
   std::vector<PartSpec> parts;
   std::uint64_t pages_l2 = 0;            // pages that the frames hold

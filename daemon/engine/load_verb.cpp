@@ -19,6 +19,10 @@ constexpr std::size_t kLoadWindow = 64;
 }  // namespace
 
 void Verbs::start_load(std::uint32_t index) {
+  if (!count_rank_pages(index)) {
+    ends_.finish(index, Code::busy, Ack::done);
+    return;
+  }
   Op& op = core_.ops.op(index);
   const auto pages = static_cast<std::uint32_t>(op.request.pages.size());
   op.from_disk.assign(pages, 0);

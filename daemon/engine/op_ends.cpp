@@ -3,6 +3,7 @@
 #include "daemon/engine/op_ends.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "proto/check.h"
 #include "proto/test_hooks.h"
@@ -98,6 +99,7 @@ void OpEnds::finish(std::uint32_t index, Code code, Ack ack) {
   HC_CHECK(op.items.empty());
   HC_CHECK(op.copies == 0);
   stop_waiting(op);
+  core.family_of(op.session).with_ranks -= std::exchange(op.rank_pages, 0);
   count_end(op, code);
   CompletionEntry entry = entry_of(op);
   entry.ack = static_cast<std::uint8_t>(ack);

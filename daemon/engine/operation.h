@@ -41,6 +41,7 @@ struct Op {
   bool awaits_client = false;        // asked whether the client's work on its memory is done
   bool client_ready = false;         // it is
   std::uint32_t use = 0;             // raised at every reuse of the record
+  std::uint32_t rank_pages = 0;      // counted in its family's `with_ranks`
   std::uint32_t copies = 0;          // parked, queued or running copies on client memory
   std::uint32_t resident_left = 0;   // store: items that have not reached the state
   std::uint32_t written_left = 0;

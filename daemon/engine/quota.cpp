@@ -67,7 +67,7 @@ std::uint64_t QuotaTable::leased_by_others(const Family& family, const QuotaAsk&
       }
     }
   }
-  std::uint64_t count = family.leased_without_quota;
+  std::uint64_t count = family.leased_without_quota + family.with_ranks;
   for (const auto& [page, leases] : ending) {
     count -= core_.catalog->page(PageId{page}).leases_without_quota == leases ? 1U : 0U;
   }
@@ -303,9 +303,8 @@ bool QuotaTable::leaves_reserved(const EngineSession& session, const OpRequest& 
     const bool leased = page != kNoPage && core_.catalog->page(page).leases_without_quota > 0;
     wanted += (page != kNoPage || creates) && !leased ? 1U : 0U;
   }
-  return wanted == 0 || wanted + family.leased_without_quota + family.pages_reserved +
-                                slack_pages(family) <=
-                            family.pages_l2;
+  const std::uint64_t taken = wanted + family.leased_without_quota + family.with_ranks;
+  return wanted == 0 || taken + family.pages_reserved + slack_pages(family) <= family.pages_l2;
 }
 
 // Sessions without quota share the records of the start; those of quotas lie beside them.

@@ -84,7 +84,8 @@ class QuotaTable {
   bool within_quota(const EngineSession& session, const OpRequest& request) const;
   // Whether its group has: ranks release at their own times.
   bool group_fits(const EngineSession& session, const OpRequest& request) const;
-  // Of a session without quota: whether it leaves to the others what is reserved to them.
+  // Of what is outside of quotas, leases and pages that ranks copy at their own pace: whether it
+  // leaves to the others what is reserved to them.
   bool leaves_reserved(const EngineSession& session, const OpRequest& request) const;
   bool has_lease_records(const EngineSession& session, std::uint32_t pages) const;
   bool may_open_op(const EngineSession& session) const;

@@ -70,7 +70,8 @@ bool Verbs::find_room(std::uint32_t index, const RoomAsked& asked) {
   const bool leases = wants_lease(op);
   if (session.quota.group == nullptr || !leases) {
     const bool may = !core_.quotas.is_wanted(family) &&
-                     (!leases || core_.quotas.leaves_reserved(session, op.request));
+                     (!leases || core_.quotas.leaves_reserved(session, op.request)) &&
+                     count_rank_pages(index);
     if (!may) {
       ends_.finish(index, Code::busy, Ack::done);
     }
@@ -102,6 +103,22 @@ bool Verbs::find_room(std::uint32_t index, const RoomAsked& asked) {
     return false;
   }
   ends_.stop_waiting(op);
+  return true;
+}
+
+// A rank holds frames as long as it likes, and so as leases do. False: they are reserved.
+bool Verbs::count_rank_pages(std::uint32_t index) {
+  Op& op = core_.ops.op(index);
+  const EngineSession& session = *core_.sessions.find(op.session);
+  const bool copies = op.verb() == Verb::store || op.verb() == Verb::load;
+  if (!copies || !session.regions[op.request.entry.region].by_rank) {
+    return true;
+  }
+  if (!core_.quotas.leaves_reserved(session, op.request)) {
+    return false;
+  }
+  op.rank_pages = static_cast<std::uint32_t>(op.request.pages.size());
+  core_.family_of(op.session).with_ranks += op.rank_pages;
   return true;
 }
 

@@ -105,6 +105,7 @@ class Verbs final : public PartEvents {
   void begin(std::uint32_t op);
   bool has_room(std::uint32_t op, const RoomAsked& asked);
   bool find_room(std::uint32_t op, const RoomAsked& asked);
+  bool count_rank_pages(std::uint32_t op);
   void wait_for_room(std::uint32_t op);
   void turn_waiting();
   bool drop_idle_waits();

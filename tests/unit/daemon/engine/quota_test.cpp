@@ -224,6 +224,29 @@ TEST_CASE("quota: leases of others stay out of what is reserved, and of the slac
   CHECK(bench.run(rank, QuotaBench::keep(60, 8)).entry.code == 0);
 }
 
+TEST_CASE("quota: frames that a rank copies at its own pace stay out of what is reserved") {
+  QuotaBench bench;
+  bench.store(bench.other, pages_from(50, 8));
+  BenchRank rank = bench.attach_quota(0, 8);
+  bench.engine->core().sessions.find(bench.other.session)->regions[0].by_rank = true;
+  const Family& family = bench.engine->core().spaces->family(FamilyNo{});
+  const std::uint16_t held = bench.submit(
+      bench.other, {.verb = Verb::store, .pages = pages_from(60, 6), .ack = Ack::resident});
+  CHECK_FALSE(bench.ended(held));  // its rank never says a word
+  CHECK(family.with_ranks == 6);
+
+  CHECK(bench.answer_now(bench.other, {.verb = Verb::store, .pages = {70}}) == Code::busy);
+  CHECK(bench.answer_now(bench.other, {.verb = Verb::load, .pages = {50}}) == Code::busy);
+  bench.store(rank, pages_from(1, 8));
+  CHECK(bench.run(rank, bench.reload(1, 8)).entry.code == code(Code::ok));
+
+  bench.engine->end_service(bench.other.session);
+  bench.engine->give_up_rank(bench.other.session);
+  bench.run_for(1);
+  CHECK(bench.ended(held));
+  CHECK(family.with_ranks == 0);
+}
+
 TEST_CASE("quota: pages of another shard count for their owner, each owner has the whole quota") {
   QuotaBench bench;
   SpaceDescriptor space = bench_space();
