@@ -24,7 +24,7 @@
 namespace hc::test {
 
 inline constexpr const char* kDoubleName = "hicached test double";
-inline constexpr unsigned kHangSeconds = 60;  // then a call that never returned ends its process
+inline constexpr unsigned kHangSeconds = 40;  // then a call that never returned ends its process
 inline constexpr std::chrono::seconds kPatience{20};
 
 // Without the variable it is the stand-in of this build.

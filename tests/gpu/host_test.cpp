@@ -79,9 +79,12 @@ TEST_CASE("registered memory is copied to by its own address and by that of the 
     HC_EXPECT(bench->observe("the device has the host's own address",
                              seen == reinterpret_cast<CuAddress>(at + kPage), 1));
     HC_EXPECT(driver->copy_to_host(at, memory, kPage, bench->stream) == 0);
+    HC_EXPECT(bench->settled() == kCuSuccess && at[0] == 0x44 && at[kPage - 1] == 0x44);
+    if (!test::has_batches(*bench)) {
+      return 0;
+    }
     HC_EXPECT(test::copy_batch(*bench, {seen}, {memory}, {kPage}, bench->stream) == 0);
     HC_EXPECT(bench->settled() == kCuSuccess);
-    HC_EXPECT(at[0] == 0x44 && at[kPage - 1] == 0x44);
     HC_EXPECT(at[kPage] == 0x44 && at[2 * kPage - 1] == 0x44 && at[2 * kPage] == 0);
     if (bench->attribute(kCuDeviceHostPointerUsable) == 1) {
       const auto own = reinterpret_cast<CuAddress>(at + 2 * kPage);

@@ -47,6 +47,10 @@ class Frames {
   std::unique_ptr<Region> region_;
 };
 
+inline bool has_batches(const GpuBench& bench) {
+  return bench.driver->copy_batch_v2 != nullptr || bench.driver->copy_batch_v1 != nullptr;
+}
+
 // One batch by whichever ABI the driver has; 801 without any.
 inline CuResult copy_batch(const GpuBench& bench, std::vector<CuAddress> to,
                            std::vector<CuAddress> from, std::vector<std::size_t> sizes,
