@@ -10,6 +10,7 @@ void Driver::audit(std::uint32_t pages_max) {
   if (!world_.has_catalog()) {
     return;
   }
+  world_.auditing = true;
   for (std::uint32_t version = 0; version < world_.scenario.versions(); ++version) {
     const auto space = world_.core().superblock->find_space(
         make_space_id(world_.scenario.with_version(version)));
@@ -30,6 +31,7 @@ void Driver::audit(std::uint32_t pages_max) {
       }
     }
   }
+  world_.auditing = false;
 }
 
 void Driver::audit_pages(std::uint32_t number, std::uint32_t pages_max) {

@@ -6,7 +6,7 @@
 namespace hc::sim {
 
 void Clients::prepare_gpu(SimSession& session, std::uint32_t number) {
-  if (!world_.gpus || world_.gpu_prng.one_in(3)) {
+  if (!world_.gpus || world_.auditing || world_.gpu_prng.one_in(3)) {
     return;
   }
   EngineRegion& region = world_.core().sessions.find(session.id)->regions[0];

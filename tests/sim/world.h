@@ -94,6 +94,7 @@ struct World {
   SimCopier ranks;                    // of ranks that copy themselves
   Prng gpu_prng;
   bool gpus = false;                  // some sessions have memory of GPUs
+  bool auditing = false;              // those that read everything back have not
   Scenario scenario;
   Model model;
   Tally tally;
