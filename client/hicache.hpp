@@ -74,6 +74,10 @@ class Client {
                                              std::uint32_t timeout_ms) {
     return hicache_register_region(handle_, &region, timeout_ms);
   }
+  [[nodiscard]] hicache_code register_cuda_region(const hicache_cuda_region& region,
+                                                  std::uint32_t timeout_ms) {
+    return hicache_register_cuda_region(handle_, &region, timeout_ms);
+  }
   [[nodiscard]] hicache_code unregister_region(std::uint32_t region, std::uint32_t timeout_ms) {
     return hicache_unregister_region(handle_, region, timeout_ms);
   }

@@ -39,6 +39,7 @@ TEST_CASE("the wrapper submits, waits and closes through the C interface") {
   CHECK(done.value[0].user_data == 7);
   CHECK(client.exists_prefix(pages.pages).value.usable_pages == 0);
   CHECK(client.stats(test::kCallMs).value.commits == 22);
+  CHECK(client.register_cuda_region({}, test::kCallMs) == HICACHE_BAD_ARGUMENT);
   CHECK(client.close(test::kCallMs) == HICACHE_OK);
   CHECK(client.state() == HICACHE_BAD_ARGUMENT);
 }
