@@ -23,6 +23,7 @@ void GroupCommit::reset(const Result<void>& index_reset) {
   HC_CHECK(idle() && paused_);
   failures_ = 0;
   failure_code_ = Code::io_error;
+  sequence_ = 0;  // marks of another epoch are not read: a start could not go on from more
   index_dead_ = !index_reset;
   rebuilding_ = false;
   state_dirty_ = false;

@@ -66,7 +66,7 @@ void Driver::boot(ColdStartMode mode) {
 
 // Between two starts. Nothing of it may cost a page that its slot still holds.
 void Driver::lose_index() {
-  world_.old_index = false;
+  world_.told_by_marks = false;
   if (!world_.prng.percent(world_.plan.index_lost)) {
     return;
   }
@@ -74,10 +74,11 @@ void Driver::lose_index() {
   world_.trace.add("index lost", how);
   if (how == 0) {
     world_.index.lose();
+    world_.told_by_marks = true;
   } else if (how == 1) {
     world_.index.damage();
   } else {
-    world_.old_index = world_.index.put_copy_back();
+    world_.told_by_marks = world_.index.put_copy_back();
   }
 }
 

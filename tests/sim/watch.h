@@ -109,11 +109,12 @@ class Watch final : public EvictionObserver {
   void walk_status();
   void walk_quotas(bool at_rest);
   bool stands_for(const Remembered& was, PartRef ref);
-  bool old_index_unknown();
+  bool marks_unknown();
   void check_recovered_pages();
   void check_header(PageId id, std::uint32_t part);
   void remember_unproved();
   bool never_acknowledged(Generation generation) const;
+  bool part_stands(PageId id, std::uint32_t at);
   bool any_header_stands(PageId id);
   bool header_stands(const Slab& slab, const SeenPart& was, const SeenPage& seen);
 

@@ -24,7 +24,7 @@ void Watch::remember_durable() {
     }
     for (std::uint32_t at = 0; at < catalog.parts_per_page(PageId{id}); ++at) {
       const Part& part = catalog.part(catalog.ref(PageId{id}, at));
-      if (part.l3 != L3State::durable) {
+      if (part.l3 != L3State::durable || !part_stands(PageId{id}, at)) {
         continue;
       }
       const std::uint32_t generation = part.generation.value;
@@ -50,17 +50,17 @@ bool Watch::stands_for(const Remembered& was, PartRef ref) {
                                      generation_is_before(was.generation.value, found.value));
 }
 
-// An old copy of the index is told by the commit marks in the slabs. The device has lost one of
-// them as well, or refused it (the daemon has warned): two faults at once, and the copy passes for
-// the index.
-bool Watch::old_index_unknown() {
+// An old copy of the index, or a new one in place of a lost one, is told by the commit marks in the
+// slabs. The device has lost one of them as well, or refused it (the daemon has warned): two faults
+// at once, and what is there passes for the index.
+bool Watch::marks_unknown() {
   SlabSet& slabs = world_.core().spaces->slabs();
   bool lost = mark_failed_;
   for (std::uint16_t id = 0; id < slabs.count(); ++id) {
     lost = lost || world_.disk.damaged(slabs.slab(SlabId{id}).file(), kMarkOffset,
                                        kMarkCopies * std::uint64_t{kBlockBytes});
   }
-  return lost && world_.old_index && world_.core().counters.index_rebuilds == 0;
+  return lost && world_.told_by_marks && world_.core().counters.index_rebuilds == 0;
 }
 
 void Watch::check_recovered() {
@@ -77,7 +77,7 @@ void Watch::check_recovered() {
     }
     if (page != kNoPage && stands_for(was, world_.core().catalog->ref(page, was.part))) {
       ++world_.tally.recovered;
-    } else if (damaged || was.forget_pending || lowered_ || old_index_unknown() ||
+    } else if (damaged || was.forget_pending || lowered_ || marks_unknown() ||
                (space && world_.index.row_damaged(*space, hash))) {
       ++world_.tally.excused;
     } else {
@@ -89,19 +89,26 @@ void Watch::check_recovered() {
   check_recovered_pages();
 }
 
-// After a lazy load a page may be known by its row alone, whose erase a crash prevented. It is a
-// miss when it is read, so what counts is its headers.
-bool Watch::any_header_stands(PageId id) {
+// After a lazy load a part may be known by its row alone, whose erase a crash prevented. It is a
+// miss when it is read, so what counts is its header.
+bool Watch::part_stands(PageId id, std::uint32_t at) {
   Core& core = world_.core();
   if (!world_.scenario.options.load_lazily) {
     return true;
   }
   const SeenPage seen{core.catalog->page(id).hash, core.catalog->page(id).space, 0, false, false};
-  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(id); ++at) {
-    const Part& part = core.catalog->part(core.catalog->ref(id, at));
-    if (part.l3 == L3State::durable &&
-        header_stands(core.spaces->slabs().slab(part.slab),
-                      {part.slot, part.slab, part.l3, part.generation}, seen)) {
+  const Part& part = core.catalog->part(core.catalog->ref(id, at));
+  return part.l3 == L3State::durable &&
+         header_stands(core.spaces->slabs().slab(part.slab),
+                       {part.slot, part.slab, part.l3, part.generation}, seen);
+}
+
+bool Watch::any_header_stands(PageId id) {
+  if (!world_.scenario.options.load_lazily) {
+    return true;
+  }
+  for (std::uint32_t at = 0; at < world_.core().catalog->parts_per_page(id); ++at) {
+    if (part_stands(id, at)) {
       return true;
     }
   }

@@ -101,7 +101,7 @@ struct World {
   std::unique_ptr<Engine> engine;
   // Parts that became neither durable nor forgotten, in the order in which Watch saw it.
   std::vector<std::uint64_t> losses;  // their barriers
-  bool old_index = false;             // the last start found an old copy
+  bool told_by_marks = false;         // the last start found an old copy of the index, or none
   std::map<std::uint32_t, std::uint32_t> versions;  // by SpaceNo, as seen last
 };
 
