@@ -39,7 +39,7 @@ struct CommitMark {
   std::uint32_t reserved2;        // zero
   Uuid store_uuid;                // of another store
   std::uint64_t store_epoch;      // before a clear
-  std::uint64_t commit_sequence;
+  std::uint64_t commit_sequence;  // counts from one in each epoch
 };
 static_assert(WireStruct<CommitMark> && sizeof(CommitMark) == 48);
 static_assert(offsetof(CommitMark, store_uuid) == 16 && offsetof(CommitMark, store_epoch) == 32);

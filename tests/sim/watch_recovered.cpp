@@ -24,10 +24,12 @@ void Watch::remember_durable() {
     }
     for (std::uint32_t at = 0; at < catalog.parts_per_page(PageId{id}); ++at) {
       const Part& part = catalog.part(catalog.ref(PageId{id}, at));
-      if (part.l3 != L3State::durable || !part_stands(PageId{id}, at)) {
+      const std::uint32_t generation = part.generation.value;
+      const bool unread =
+          world_.engine->scanning_behind() && !generation_is_before(run_begins_, generation);
+      if (part.l3 != L3State::durable || (unread && !part_stands(PageId{id}, at))) {
         continue;
       }
-      const std::uint32_t generation = part.generation.value;
       if (generation_is_before(run_begins_, generation) || before.count(generation) != 0) {
         durable_once_.insert(generation);
       }
