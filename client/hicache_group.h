@@ -66,7 +66,9 @@ typedef struct hicache_tree {
   /* Evicts L2 nodes, oldest first, until missing[owner] pages of each owner are free; nothing when
    * even all that may go would not do. */
   void (*make_room)(void* context, const uint32_t* missing, size_t owners);
-  /* New L2 nodes behind a clean anchor. 1: taken; 0: nothing was changed. */
+  /* New L2 nodes behind a clean anchor. 1: taken; 0: nothing was changed. Until the call of
+   * hicache_group_tick that this comes from has returned, make_room must leave them and what is
+   * above them: whom they were read for is told by that call, and locks them. */
   int (*insert)(void* context, hicache_anchor anchor, const uint8_t* hashes,
                 const uint16_t* owners, size_t pages, uint64_t lease);
   /* Pages [first, pages) of the path are stored on all ranks: those nodes are in L2 too. 1: the

@@ -134,6 +134,7 @@
   X(anchor_unchecked) \
   X(lease_dropped_at_admit) \
   X(first_waiter_only) \
+  X(admitted_evicted) \
   X(drain_skipped) \
   X(one_round_is_enough)
 

@@ -150,6 +150,7 @@ hicache_code ReloadEngine::serve(Waiting& at, bool& is_served) {
   if (at.is_admitted && at.is_joined && found.pages() < blocks) {
     // It got what the other request had asked for; now for the rest.
     at.is_joined = false;
+    at.brought = 0;
     at.known = std::max(at.known, found.pages());
     code = offer(at, found);
     if (code != HICACHE_OK || at.state == State::held) {

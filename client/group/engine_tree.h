@@ -31,6 +31,7 @@ class EngineTree final : public AttachPoint {
   Anchor look(AnchorId anchor, const PageHash& first) override;
   bool make_room(const OwnerCounts& pages) override;
   bool insert(AnchorId anchor, const PageRun& pages, L2Grant grant) override;
+  void end_tick() override {}  // hicache_tree::insert says how long
   bool adopt_stored(const PageRun& path, std::size_t first, L2Grant grant) override;
   void drop_l2() override;
   void take_released(std::vector<LeaseHandle>& out) override;

@@ -55,8 +55,11 @@ class AttachPoint {
   // Evicts L2 nodes, oldest first, until the quota has room for `pages`; nothing when even all that
   // may go would not do.
   virtual bool make_room(const OwnerCounts& pages) = 0;
-  // New L2 nodes behind a clean anchor. False: no record is free, and nothing was changed.
+  // New L2 nodes behind a clean anchor. False: no record is free, and nothing was changed. Until
+  // end_tick, make_room leaves them and what is above them: the engine has not heard of them yet.
   virtual bool insert(AnchorId anchor, const PageRun& pages, L2Grant grant) = 0;
+  // The engine hears of what was inserted next, and locks what it needs.
+  virtual void end_tick() = 0;
   // The pages of `path` from `first` on have been stored on all ranks: those nodes are in L2 too.
   // False: none of them can be any more, and the grant was not taken.
   virtual bool adopt_stored(const PageRun& path, std::size_t first, L2Grant grant) = 0;

@@ -53,6 +53,7 @@ void Controller::apply(const AgreementVector& reduced, ReloadDecisions& out) {
     apply_stores(reduced, out);
     apply_states(reduced, out);
     apply_counts(reduced, out);
+    tree_.end_tick();
   } else {
     ++counters_.divergences;
     out.diverged = true;
@@ -260,8 +261,12 @@ bool Controller::start(Candidate& candidate, std::uint32_t pages, ReloadDecision
   Suffix& suffix = candidate.suffix;
   const OwnerCounts charged = quota_.count(std::span(suffix.owners).first(pages));
   const bool is_clean = anchor_is_clean(suffix);
+  const bool has_room = is_clean && tree_.make_room(charged);
+  if (is_clean && !has_room && !out.admits.empty()) {
+    return false;  // what was admitted in this tick may go in the next one
+  }
   // Room comes from evictions, which may take the anchor.
-  if (!is_clean || !tree_.make_room(charged) || !anchor_is_clean(suffix)) {
+  if (!has_room || !anchor_is_clean(suffix)) {
     recompute(candidate.waiters, is_clean ? Recompute::no_room : Recompute::anchor, out);
     return true;
   }

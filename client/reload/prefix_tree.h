@@ -65,6 +65,7 @@ class PrefixTree final : public AttachPoint {
   Anchor look(AnchorId anchor, const PageHash& first) override;
   bool make_room(const OwnerCounts& pages) override;
   bool insert(AnchorId anchor, const PageRun& pages, L2Grant grant) override;
+  void end_tick() override;
   bool adopt_stored(const PageRun& path, std::size_t first, L2Grant grant) override;
   void drop_l2() override;
   void take_released(std::vector<LeaseHandle>& out) override;
@@ -150,6 +151,7 @@ class PrefixTree final : public AttachPoint {
   std::set<Age> l1_by_age_;
   std::uint64_t clock_ = 0;
   std::vector<LeaseHandle> released_;
+  std::vector<AnchorId> inserted_;  // in this tick, and locked until it ends
   DecisionDigest changes_;
 };
 

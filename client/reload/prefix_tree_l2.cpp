@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "client/reload/prefix_tree.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -129,7 +130,18 @@ bool PrefixTree::insert(AnchorId anchor, const PageRun& pages, L2Grant held) {
   const std::uint32_t node = make_node(anchor.node, pages);
   add_fragment(open_grant(std::move(held)), node, 0);
   touch(node);
+  if (!HC_MUTANT(admitted_evicted)) {
+    inserted_.push_back(anchor_of(node));
+    lock(inserted_.back());
+  }
   return true;
+}
+
+void PrefixTree::end_tick() {
+  for (const AnchorId anchor : inserted_) {
+    unlock(anchor);
+  }
+  inserted_.clear();
 }
 
 // A grant is one run: it begins at the first page that has none yet, and ends before the next one

@@ -66,7 +66,7 @@ void GroupDriver::request(std::uint32_t number, bool is_between) {
              static_cast<std::uint64_t>(decline));
   if (decline == Decline::none) {
     ++tally_.held;
-    waiting_[id.value] = {number, is_between ? tick_ + 1 : tick_};
+    waiting_[id.value] = {number, match.pages(), is_between ? tick_ + 1 : tick_};
   } else if (!is_between) {
     compute(number);
   }

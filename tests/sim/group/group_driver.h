@@ -10,6 +10,7 @@
 //   6  a divergence is seen in the same tick, and only then; afterwards the group works
 //   7  a daemon never has to give more than the quota
 //   8  what is reloaded is what every rank has found in its index
+//   9  what is admitted is still there when the engine hears of it
 #pragma once
 
 #include <cstdint>
@@ -39,6 +40,7 @@ class GroupDriver {
  private:
   struct Waiting {
     std::uint32_t prompt = 0;
+    std::uint32_t pages = 0;  // that were there when it was offered
     std::uint64_t since = 0;  // tick; an offer that came after encode is of the next one
   };
   struct Lock {

@@ -9,6 +9,7 @@ namespace hc::sim {
 namespace {
 
 constexpr std::uint64_t kRestTicks = 100'000;
+constexpr std::uint32_t kNodesPlenty = 64;
 
 bool same(const ReloadDecisions& a, const ReloadDecisions& b) {
   const auto equal = [](const auto& x, const auto& y, auto&& key) {
@@ -131,6 +132,13 @@ void GroupDriver::take_decisions() {
   for (const auto& [id, pages] : decided.admits) {
     const auto at = waiting_.find(id.value);
     laws_.expect(at != waiting_.end(), 2, "a request is admitted that does not wait");
+    // Without a record to split with, a match may end early.
+    laws_.expect(scenario_.tree.nodes_max < kNodesPlenty ||
+                     match(at->second.prompt).pages() > at->second.pages,
+                 9, "what was admitted has gone before the engine hears of it");
+  }
+  for (const auto& [id, pages] : decided.admits) {
+    const auto at = waiting_.find(id.value);
     const std::uint32_t number = at->second.prompt;
     waiting_.erase(at);
     ++tally_.admitted;

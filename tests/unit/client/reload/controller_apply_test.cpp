@@ -78,6 +78,32 @@ TEST_CASE("a store whose lease went with its daemon before all had settled is in
   bench.each([](BenchRank& at) { CHECK(at.tree.grant_count() == 0); });
 }
 
+TEST_CASE("a reload that starts waits for the room of one that is admitted in the same tick") {
+  ReloadBench bench(2, 4);
+  const BenchPath one = bench_path(1, 3);
+  bench.land_all(bench.start(1, one));
+  REQUIRE(bench.offer(2, bench_path(2, 3)) == Decline::none);
+  bench.find_all(3);
+
+  const ReloadDecisions& decisions = bench.tick();
+
+  REQUIRE(decisions.admits.size() == 1);
+  CHECK(decisions.starts.empty());
+  CHECK(decisions.recomputes.empty());
+  bench.each([&](BenchRank& at) { CHECK(at.tree.match(one.hashes).l2_pages == 3); });
+  bench.find_all(3);
+  SECTION("nobody locks it: it goes in the next one") {
+    CHECK(bench.tick().starts.size() == 1);
+    bench.each([&](BenchRank& at) { CHECK(at.tree.match(one.hashes).l2_pages == 0); });
+  }
+  SECTION("it is in use: there is no room") {
+    bench.each([&](BenchRank& at) { at.tree.lock(at.tree.match(one.hashes).anchor); });
+    const ReloadDecisions& next = bench.tick();
+    REQUIRE(next.recomputes.size() == 1);
+    CHECK(next.recomputes[0].reason == Recompute::no_room);
+  }
+}
+
 TEST_CASE("unsettled stores alone reduce every sixteenth pass") {
   ReloadBench bench(2);
   const BenchPath path = bench_path(1, 2);

@@ -93,6 +93,7 @@ TEST_CASE("a node that leaves L1 without L2 takes along what hangs below it") {
   REQUIRE(at.tree.fill_l1(part(path, 0, 2)));
   const AnchorId anchor = at.tree.match(path.hashes).anchor;
   REQUIRE(at.tree.insert(anchor, part(path, 2, 2), at.grant(5, 2)));
+  at.tree.end_tick();
   CHECK(at.tree.evict_l1(2) == 2);
   CHECK(at.tree.node_count() == 0);
   CHECK(at.released() == std::vector<LeaseHandle>{5});
@@ -113,10 +114,42 @@ TEST_CASE("a lease that a split has cut ends with its last fragment only, as a w
   CHECK(places[2].page == 2);
 
   REQUIRE(at.tree.insert(match.anchor, part(other, 2, 2), at.grant(6, 2)));
+  at.tree.end_tick();
   CHECK(at.tree.make_room({6}));
 
   CHECK(at.tree.node_count() == 0);
   CHECK(at.released().size() == 2);
+}
+
+TEST_CASE("what is inserted stays, with what it hangs on, until the tick ends") {
+  Trees at(6);
+  const BenchPath path = bench_path(1, 4);
+  REQUIRE(at.tree.insert(at.tree.root(), part(path, 0, 2), at.grant(5, 2)));
+  at.tree.end_tick();
+  const AnchorId anchor = at.tree.match(path.hashes).anchor;
+  REQUIRE(at.tree.insert(anchor, part(path, 2, 2), at.grant(6, 2)));
+
+  CHECK_FALSE(at.tree.make_room({6}));
+  CHECK(at.tree.match(path.hashes).l2_pages == 4);
+  at.tree.end_tick();
+
+  CHECK(at.tree.make_room({6}));
+  CHECK(at.tree.node_count() == 0);
+  at.tree.check();
+}
+
+TEST_CASE("what leaves L2 in the tick in which it was inserted leaves no lock") {
+  Trees at(6);
+  const BenchPath path = bench_path(1, 4);
+  REQUIRE(at.tree.fill_l1(part(path, 0, 2)));
+  const AnchorId anchor = at.tree.match(path.hashes).anchor;
+  REQUIRE(at.tree.insert(anchor, part(path, 2, 2), at.grant(5, 2)));
+
+  at.tree.drop_l2();
+  at.tree.end_tick();
+
+  CHECK_FALSE(at.tree.is_locked(anchor));
+  CHECK(at.tree.evict_l1(2) == 2);
 }
 
 TEST_CASE("room is made from the oldest leases, and not at all when it would not do") {
@@ -125,6 +158,7 @@ TEST_CASE("room is made from the oldest leases, and not at all when it would not
   const BenchPath two = bench_path(2, 3);
   REQUIRE(at.tree.insert(at.tree.root(), one.run(), at.grant(1, 3)));
   REQUIRE(at.tree.insert(at.tree.root(), two.run(), at.grant(2, 3)));
+  at.tree.end_tick();
   const AnchorId held = at.tree.match(two.hashes).anchor;
   at.tree.match(one.hashes);
   at.tree.lock(held);
