@@ -3,8 +3,8 @@
 // vectors. The daemon makes it and gives it to each rank; it writes nothing in it but who is dead.
 //
 // Header, then one member for each rank: its header and two vectors, for even and for odd rounds.
-// A rank writes only its own member, the bell and the verdict. A rank that breaks the rules harms
-// its own group.
+// A rank writes only its own member, the bell, the doubt and the verdict. A rank that breaks the
+// rules harms its own group.
 //
 // A vector is cut into lines of 8 words. What is 2^63 - 1, the neutral word of a minimum, need not
 // be written: `lines` says which lines of a vector count, all others are neutral.
@@ -31,8 +31,9 @@ struct BoardHeader {
   std::uint8_t pad1[48];
   std::uint32_t bell;       // raised by whoever has something to tell; sleepers wait on it
   std::uint8_t pad2[60];
-  std::uint64_t verdict;    // 2 * round, + 1 if it has failed: of the last round that was decided
-  std::uint8_t pad3[56];
+  std::uint64_t verdict;    // 2 * round, + 1 if it has failed: of the last round that was doubted
+  std::uint64_t doubt;      // the last round that a rank wanted to give up; 0: none
+  std::uint8_t pad3[48];
 };
 static_assert(WireStruct<BoardHeader> && sizeof(BoardHeader) == 192);
 static_assert(offsetof(BoardHeader, bell) == 64 && offsetof(BoardHeader, verdict) == 128);

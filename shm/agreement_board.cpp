@@ -201,18 +201,27 @@ AgreementBoard::Members AgreementBoard::look() {
   return Members::complete;
 }
 
+// (1) and (2) of the header: what this rank says of a round that it would give up.
+AgreementBoard::Members AgreementBoard::doubt() {
+  std::uint64_t seen = load_acquire(header_->doubt);
+  while (seen < round_ && !compare_exchange(header_->doubt, seen, round_)) {
+  }
+  full_fence();
+  return look();
+}
+
 // True when this round is complete, for all ranks and for good; false when it, or one before it,
 // has failed.
 bool AgreementBoard::decide(bool failed) {
   std::uint64_t seen = load_acquire(header_->verdict);
-  while (seen == 2 * (round_ - 1)) {
+  while (seen < 2 * round_ && seen % 2 == 0) {
     const std::uint64_t wanted = 2 * round_ + (failed ? 1U : 0U);
     if (compare_exchange(header_->verdict, seen, wanted)) {
       return !failed;
     }
   }
   // Another rank may have given up the next round by now, which follows a complete one.
-  return seen == 2 * round_ || seen == 2 * (round_ + 1) + 1;
+  return seen % 2 == 0 || seen / 2 > round_;
 }
 
 void AgreementBoard::reduce(std::span<std::int64_t> out) {
@@ -267,7 +276,8 @@ Code AgreementBoard::take(std::span<std::int64_t> out, std::int64_t spin_ns,
                           std::int64_t timeout_ns) {
   HC_CHECK(out.size() == words_ && round_ > 0);
   const Code seen = await(spin_ns, timeout_ns);
-  if (!decide(seen != Code::ok)) {
+  const bool is_plain = seen == Code::ok && load_acquire(header_->doubt) < round_;
+  if (!is_plain && !decide(seen != Code::ok && doubt() != Members::complete)) {
     ring();  // who waits for somebody else sees the verdict
     return seen == Code::ok ? Code::disconnected : seen;
   }

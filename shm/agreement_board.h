@@ -4,7 +4,7 @@
 //
 // Owner thread: one per rank; the daemon's side (BoardWatcher) has its own.
 // Invariants: a member is written by its rank alone; a vector is complete before its round is told;
-// the verdict of a round follows a complete one.
+// what stands in `doubt` and in the verdict only rises.
 //
 // Why a vector is never overwritten while somebody reads it: a rank writes round r + 2 into the
 // place of round r only after it has seen every member at round r + 1, and each of them told
@@ -17,11 +17,16 @@
 // then (b) came before (3): (d) does not sleep, or (3) wakes it. So while all spin the bell's line
 // stays where it is.
 //
-// Why all ranks agree how a round ended: its verdict is one word, written once for each round by
-// whoever is first (compare and swap): complete, by one who has seen every member's vector; failed,
-// by one who has seen a member gone or whose time is up. Who comes second takes what stands there:
-// also the vectors of a round that it had given up, because a round that is complete was told by
-// all. A failed round is the last one: everybody who looks sees it.
+// Why all ranks agree how a round ended. Who would give a round up, because a member has gone or
+// its time is up, (1) says so in `doubt`, full fence, (2) looks at the members once more. Who has
+// seen every member's vector (A) looks at `doubt` after that, and takes the round if nobody doubts
+// it: no line moves for that. A doubted round has a verdict, one word that is written once by
+// whoever is first (compare and swap): complete, by one who has seen every vector, be it in (2);
+// failed, by one who in (2) has not. Who comes second takes what stands there, also the vectors of
+// a round that it would have given up: a round that is complete was told by all. No round is
+// failed that somebody took at (A): that one had seen all vectors before (A), (A) came before (1),
+// so (2) sees them too. (On processors where a store becomes seen by all others at once.) A
+// failed round is the last one: everybody who looks sees it.
 #pragma once
 
 #include <cstdint>
@@ -83,6 +88,7 @@ class [[nodiscard]] AgreementBoard {
   const BoardMember& member(std::uint32_t rank) const;
   std::int64_t* vector(std::uint32_t rank);
   Members look();
+  Members doubt();
   Code await(std::int64_t spin_ns, std::int64_t timeout_ns);
   bool decide(bool failed);
   void reduce(std::span<std::int64_t> out);

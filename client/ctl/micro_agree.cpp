@@ -38,9 +38,10 @@ struct Reduces {
 AgreementVector vector_with(std::size_t open) {
   AgreementVector out;
   for (const auto word : {AgreementVector::kSequence, AgreementVector::kEpoch,
-                          AgreementVector::kDigest, AgreementVector::kInstances}) {
+                          AgreementVector::kDigest}) {
     out.set_pair(word, 1);
   }
+  out.set_instances(1);
   out.words[AgreementVector::kSettled] = 0;
   std::fill_n(out.counts().begin(), open, kOpPages);
   std::fill_n(out.states().begin(), open, 0);

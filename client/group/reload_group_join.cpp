@@ -125,13 +125,12 @@ Code ReloadGroup::compare(Agreement& agreement, std::uint32_t timeout_ms, bool& 
   vector.set_pair(AgreementVector::kDigest,
                   engine_tree_ ? engine_tree_->l1_digest() : tree_.l1_digest());
   vector.set_pair(AgreementVector::kEpoch, static_cast<std::int64_t>(controller_.epoch()));
-  vector.set_pair(AgreementVector::kInstances,
-                  static_cast<std::int64_t>(controller_.instances()));
+  vector.set_instances(controller_.instances());
   const Code code =
       agreement.reduce(vector, {plan_.limits.spin_ns, timeout_ms * kNsPerMilli});
   is_equal = vector.is_equal(AgreementVector::kDigest);
   footing.epoch = static_cast<std::uint64_t>(vector.highest(AgreementVector::kEpoch)) + 1;
-  footing.instances = static_cast<std::uint64_t>(vector.highest(AgreementVector::kInstances));
+  footing.instances = vector.highest_instances();
   return code;
 }
 

@@ -21,7 +21,8 @@ enum class ReloadState : std::int64_t { expired = -1, pending = 0, failed = 1, l
 
 struct AgreementVector {
   static constexpr std::int64_t kUnused = std::numeric_limits<std::int64_t>::max();
-  // A pair [x, -x]: its minimum cancels out exactly when x is equal on all ranks.
+  // A pair [x, -x]: its minimum cancels out exactly when x is equal on all ranks. An agreement
+  // board moves whole cache lines: what each vector says fills the first one.
   enum Word : std::size_t {
     kSequence,
     kSequenceNegated,
@@ -29,11 +30,10 @@ struct AgreementVector {
     kEpochNegated,
     kDigest,
     kDigestNegated,
-    kInstances,
     kInstancesNegated,
     kSettled,
     kFirstFailed,
-    kCounts = 16,  // these begin with a cache line, as the words of an agreement board do
+    kCounts = 16,
     kStates = kCounts + kAgreedCandidatesMax,
     kWords = kStates + kAgreedOpsMax,
   };
@@ -45,8 +45,13 @@ struct AgreementVector {
     words[word + 1] = -value;
   }
   bool is_equal(Word word) const { return words[word] == -words[word + 1]; }
-  std::int64_t lowest(Word word) const { return words[word]; }
   std::int64_t highest(Word word) const { return -words[word + 1]; }
+  void set_instances(std::uint64_t count) {
+    words[kInstancesNegated] = -static_cast<std::int64_t>(count);
+  }
+  std::uint64_t highest_instances() const {
+    return static_cast<std::uint64_t>(-words[kInstancesNegated]);
+  }
   std::span<std::int64_t> counts() {
     return std::span(words).subspan<kCounts, kAgreedCandidatesMax>();
   }

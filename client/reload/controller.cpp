@@ -300,7 +300,7 @@ const AgreementVector& Controller::encode(std::uint64_t now_ms) {
   encoded_.set_pair(AgreementVector::kSequence, static_cast<std::int64_t>(sequence_));
   encoded_.set_pair(AgreementVector::kEpoch, static_cast<std::int64_t>(epoch_));
   encoded_.set_pair(AgreementVector::kDigest, digest());
-  encoded_.set_pair(AgreementVector::kInstances, static_cast<std::int64_t>(instances_));
+  encoded_.set_instances(instances_);
   stores_.encode(encoded_);
   const auto open = candidates();
   encoded_candidates_ = static_cast<std::uint32_t>(open.size());

@@ -59,7 +59,7 @@ void Controller::apply(const AgreementVector& reduced, ReloadDecisions& out) {
     out.diverged = true;
     sequence_ = static_cast<std::uint64_t>(reduced.highest(AgreementVector::kSequence)) + 1;
     drop_all({static_cast<std::uint64_t>(reduced.highest(AgreementVector::kEpoch)) + 1,
-              static_cast<std::uint64_t>(reduced.highest(AgreementVector::kInstances))},
+              reduced.highest_instances()},
              out);
   }
   apply_inputs(out);
@@ -78,8 +78,7 @@ void Controller::restart(Footing footing, ReloadDecisions& out) {
 
 // A daemon came anew somewhere: its leases are gone, so those nodes go on all ranks.
 void Controller::apply_instances(const AgreementVector& reduced, ReloadDecisions& out) {
-  const auto highest =
-      static_cast<std::uint64_t>(reduced.highest(AgreementVector::kInstances));
+  const std::uint64_t highest = reduced.highest_instances();
   if (highest <= agreed_instances_ || HC_MUTANT(instances_ignored)) {
     return;
   }
