@@ -4,6 +4,7 @@
 
 #include <sched.h>
 
+#include <array>
 #include <utility>
 
 namespace hc {
@@ -12,6 +13,7 @@ namespace {
 
 // Where the rows begin in the allocation: no multiple of a block.
 constexpr std::uint64_t kInnerOffset = 3 * 512 + 65536;
+constexpr std::size_t kNameBytes = 128;
 
 }  // namespace
 
@@ -60,6 +62,14 @@ DeviceRows::~DeviceRows() {
   }
 }
 
+std::string DeviceRows::device_name() const {
+  std::array<char, kNameBytes> name{};
+  const CudaDriver& driver = context_.driver();
+  const CuResult result =
+      driver->device_name(name.data(), static_cast<int>(kNameBytes - 1), context_.device());
+  return result == kCuSuccess ? name.data() : driver.error("cuDeviceGetName", result).message();
+}
+
 std::uint64_t DeviceRows::address() const { return allocation_ + kInnerOffset; }
 
 Result<void> DeviceRows::push(const Range& range) {
@@ -73,11 +83,15 @@ Result<void> DeviceRows::push(const Range& range) {
 Result<void> DeviceRows::pull(const Range& range) {
   const CudaDriver& driver = context_.driver();
   const CurrentContext current(context_);
-  CuResult result = driver->copy_to_host(mirror() + range.offset, address() + range.offset,
-                                         range.size_bytes, stream_);
-  if (result != kCuSuccess) {
-    return driver.error("cuMemcpyDtoHAsync", result);
-  }
+  const CuResult result = driver->copy_to_host(mirror() + range.offset, address() + range.offset,
+                                               range.size_bytes, stream_);
+  return result == kCuSuccess ? settle() : driver.error("cuMemcpyDtoHAsync", result);
+}
+
+Result<void> DeviceRows::settle() const {
+  const CudaDriver& driver = context_.driver();
+  const CurrentContext current(context_);
+  CuResult result = kCuSuccess;
   while ((result = driver->stream_query(stream_)) == kCuNotReady) {
     ::sched_yield();
   }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "proto/result.h"
 #include "shm/cuda/primary_context.h"
@@ -23,6 +24,8 @@ class DeviceRows {
   DeviceRows& operator=(const DeviceRows&) = delete;
   ~DeviceRows();
 
+  // What the driver calls the device.
+  std::string device_name() const;
   std::uint8_t* mirror() const { return static_cast<std::uint8_t*>(mirror_); }
   std::uint64_t address() const;
   void* stream() const { return stream_; }
@@ -35,6 +38,8 @@ class DeviceRows {
   Result<void> push(const Range& range);
   // Returns when the mirror holds what the device does.
   Result<void> pull(const Range& range);
+  // Returns when nothing that was queued is left to do.
+  Result<void> settle() const;
 
  private:
   Result<void> acquire(std::uint64_t size_bytes);

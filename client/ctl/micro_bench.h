@@ -116,5 +116,6 @@ Result<void> measure_commit(MicroBench& bench);
 Result<void> measure_scan(MicroBench& bench);
 Result<void> measure_pages(MicroBench& bench);
 Result<void> measure_agree(MicroBench& bench);
+Result<void> measure_gpu(MicroBench& bench);
 
 }  // namespace hc

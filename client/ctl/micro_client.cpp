@@ -67,19 +67,21 @@ Error client_error(const char* call, hicache_code code) {
 
 Result<std::unique_ptr<MicroClient>> MicroClient::open(const std::string& socket,
                                                        const SpaceDescriptor& space,
-                                                       std::uint32_t rows) {
-  std::unique_ptr<MicroClient> out(new MicroClient(rows));
-  auto region = RankRegion::make(space, {.rows = rows});
+                                                       const RankRegion::Shape& shape) {
+  std::unique_ptr<MicroClient> out(new MicroClient(shape.rows));
+  auto region = RankRegion::make(space, shape);
   HC_TRY(region);
   out->region_ = std::make_unique<RankRegion>(std::move(*region));
-  for (std::uint32_t row = 0; row < rows; ++row) {
+  for (std::uint32_t row = 0; row < shape.rows; ++row) {
     out->region_->fill(row, {row, 0, 0});
   }
-  HC_TRY_VOID(out->attach(socket, space));
+  const bool copies_itself = shape.transfer == HICACHE_TRANSFER_RANK;
+  HC_TRY_VOID(out->attach(socket, space, copies_itself ? HICACHE_OPEN_RANK_COPIES : 0));
   return out;
 }
 
-Result<void> MicroClient::attach(const std::string& socket, const SpaceDescriptor& space) {
+Result<void> MicroClient::attach(const std::string& socket, const SpaceDescriptor& space,
+                                 std::uint32_t flags) {
   const KindSpec& spec = space.kinds.front();
   hicache_kind kind{};
   kind.name = spec.name.c_str();
@@ -104,6 +106,7 @@ Result<void> MicroClient::attach(const std::string& socket, const SpaceDescripto
   options.socket_path = socket.c_str();
   options.group = "micro";
   options.world = 1;
+  options.flags = flags;
   options.attach_timeout_ms = kAttachMs;
   if (const auto code = hicache_open(&options, &wanted, &client_); code != HICACHE_OK) {
     return client_error("hicache_open", code);
@@ -132,11 +135,17 @@ Result<bool> MicroClient::submit(const MicroFlow& flow, std::uint64_t at) {
   }
   hicache_op op = op_of(flow);
   op.user_data = at;
+  if (flow.verb != HICACHE_VERB_FREE) {
+    region_->prepare(op);
+  }
   std::uint64_t id = 0;
   hicache_code code = HICACHE_UNSUPPORTED;
   switch (flow.verb) {
     case HICACHE_VERB_STORE: code = hicache_store(client_, &op, pages.data(), count, &id); break;
     case HICACHE_VERB_RELOAD: code = hicache_reload(client_, &op, pages.data(), count, &id); break;
+    case HICACHE_VERB_FREE:
+      code = hicache_free_object(client_, &op, pages.data(), count, &id);
+      break;
     case HICACHE_VERB_LOAD: code = hicache_load(client_, &op, pages.data(), count, &id); break;
     default: break;
   }

@@ -50,7 +50,7 @@ class MicroClient {
   // The region has `rows` rows, written once, so that no copy meets untouched memory.
   static Result<std::unique_ptr<MicroClient>> open(const std::string& socket,
                                                    const SpaceDescriptor& space,
-                                                   std::uint32_t rows);
+                                                   const RankRegion::Shape& shape);
   ~MicroClient();
   MicroClient(const MicroClient&) = delete;
   MicroClient& operator=(const MicroClient&) = delete;
@@ -65,8 +65,9 @@ class MicroClient {
   Result<void> flush();
 
  private:
-  MicroClient(std::uint32_t rows) : rows_(rows) {}
-  Result<void> attach(const std::string& socket, const SpaceDescriptor& space);
+  explicit MicroClient(std::uint32_t rows) : rows_(rows) {}
+  Result<void> attach(const std::string& socket, const SpaceDescriptor& space,
+                      std::uint32_t flags);
   // False: the daemon or the client is busy now.
   Result<bool> submit(const MicroFlow& flow, std::uint64_t at);
   Result<void> take(const hicache_completion& done, MicroTotals& totals);

@@ -215,7 +215,7 @@ Result<void> CommitBench::start(Side& side, const char* name, std::uint64_t comm
   side.daemon = std::make_unique<MicroDaemon>(bench_, options);
   HC_TRY_VOID(side.daemon->make_folder());
   HC_TRY_VOID(side.daemon->process().start());
-  auto client = MicroClient::open(side.daemon->socket(), space_, kCommitRows);
+  auto client = MicroClient::open(side.daemon->socket(), space_, {.rows = kCommitRows});
   HC_TRY(client);
   side.client = std::move(*client);
   MicroFlow fill;

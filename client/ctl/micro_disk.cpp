@@ -93,7 +93,7 @@ Result<void> DiskBench::prepare() {
   HC_TRY_VOID(daemon_->process().start());
   const auto rows = static_cast<std::uint32_t>(
       std::max<std::uint64_t>(4, (256ULL << 20) / payload_bytes_));
-  auto client = MicroClient::open(daemon_->socket(), space_, rows);
+  auto client = MicroClient::open(daemon_->socket(), space_, {.rows = rows});
   HC_TRY(client);
   client_ = std::move(*client);
   HC_TRY_VOID(bench_.step("filling the store, " + params(), 0, 1));

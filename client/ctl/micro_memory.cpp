@@ -130,7 +130,7 @@ Result<void> MemoryBench::run() {
   MicroDaemon daemon(bench_, options);
   HC_TRY_VOID(daemon.make_folder());
   HC_TRY_VOID(daemon.process().start());
-  auto client = MicroClient::open(daemon.socket(), space_, pages_);
+  auto client = MicroClient::open(daemon.socket(), space_, {.rows = pages_});
   HC_TRY(client);
   client_ = std::move(*client);
   MicroFlow store;
@@ -181,7 +181,7 @@ Result<double> attach_fresh(const MicroBench& bench, std::uint64_t l2_bytes) {
   HC_TRY_VOID(daemon.make_folder());
   HC_TRY_VOID(daemon.process().start());
   const std::uint64_t begin_ns = monotonic_ns();
-  auto client = MicroClient::open(daemon.socket(), space, 1);
+  auto client = MicroClient::open(daemon.socket(), space, {.rows = 1});
   HC_TRY(client);
   return static_cast<double>(l2_bytes) / copy_seconds(monotonic_ns() - begin_ns) / kMemoryGiB;
 }

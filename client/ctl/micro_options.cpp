@@ -23,6 +23,7 @@ const std::vector<MicroGroup>& group_table() {
       {"scan", {"header_scan"}},
       {"pages", {"exists_prefix", "exists_lmdb", "lazy_start"}},
       {"agree", {"agree_sleep", "agree_spin", "agree_spin_full", "agree_growth", "reload_tick"}},
+      {"gpu", {"gpu_load", "gpu_store"}},
   };
   return kGroups;
 }

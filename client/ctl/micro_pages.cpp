@@ -118,7 +118,7 @@ Result<void> PagesBench::run() {
   HC_TRY_VOID(daemon_.make_folder());
   HC_TRY_VOID(daemon_.process().start());
   {
-    auto client = MicroClient::open(daemon_.socket(), small_space(), kRows);
+    auto client = MicroClient::open(daemon_.socket(), small_space(), {.rows = kRows});
     HC_TRY(client);
     HC_TRY_VOID(fill_small_store(bench_, **client, 0, pages_));
   }
@@ -137,7 +137,7 @@ Result<void> PagesBench::run() {
 Result<double> PagesBench::start_lazily(const PageList& all, std::minstd_rand& random) {
   const std::uint64_t begin_ns = monotonic_ns();
   HC_TRY_VOID(daemon_.process().start());
-  auto client = MicroClient::open(daemon_.socket(), small_space(), kRows);
+  auto client = MicroClient::open(daemon_.socket(), small_space(), {.rows = kRows});
   HC_TRY(client);
   auto there = count_prefix((*client)->handle(), all);
   HC_TRY(there);
@@ -204,7 +204,7 @@ Result<double> PagesBench::look_up(MicroClient& client) {
 
 Result<void> PagesBench::measure_exists() {
   make_lists(pages_ / 2);
-  auto client = MicroClient::open(daemon_.socket(), small_space(), kRows);
+  auto client = MicroClient::open(daemon_.socket(), small_space(), {.rows = kRows});
   HC_TRY(client);
   std::unique_ptr<IndexProbe> probe;
   if (bench_.index_probe()) {

@@ -72,7 +72,7 @@ Result<void> measure(MicroBench& bench, const RingCase& ring) {
   MicroDaemon daemon(bench, options);
   HC_TRY_VOID(daemon.make_folder());
   HC_TRY_VOID(daemon.process().start());
-  auto client = MicroClient::open(daemon.socket(), space, 1);
+  auto client = MicroClient::open(daemon.socket(), space, {.rows = 1});
   HC_TRY(client);
   const std::uint32_t count = bench.plan().round_trips;
   auto samples = bench.pairs(

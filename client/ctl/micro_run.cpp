@@ -16,9 +16,9 @@ namespace {
 
 using GroupFunction = Result<void> (*)(MicroBench&);
 // In the order of micro_groups.
-constexpr std::array<GroupFunction, 7> kFunctions{measure_ring, measure_memory, measure_disk,
+constexpr std::array<GroupFunction, 8> kFunctions{measure_ring, measure_memory, measure_disk,
                                                   measure_commit, measure_scan, measure_pages,
-                                                  measure_agree};
+                                                  measure_agree, measure_gpu};
 
 Result<TemporaryFolder> make_folder(const MicroOptions& options) {
   std::error_code error;

@@ -67,7 +67,7 @@ Result<void> measure_scan(MicroBench& bench) {
   HC_TRY_VOID(daemon.make_folder());
   HC_TRY_VOID(daemon.process().start());
   {
-    auto client = MicroClient::open(daemon.socket(), small_space(), 64);
+    auto client = MicroClient::open(daemon.socket(), small_space(), {.rows = 64});
     HC_TRY(client);
     HC_TRY_VOID(fill_small_store(bench, **client, 0, pages));
   }

@@ -81,6 +81,7 @@ std::string private_config(const PrivateDaemonOptions& options) {
          "\nreserve_slots = " + number(options.reserve_slots) +
          "\ndisk_backend = " + text(options.disk_backend) +
          "\ncommit_interval_ms = " + number(options.commit_interval_ms) +
+         "\nspill_policy = " + text(options.spill_policy) +
          "\n\n[cold_start]\nmode = \"load\"\nload_verify = " + text(options.load_verify) + "\n";
 }
 

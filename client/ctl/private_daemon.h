@@ -25,6 +25,7 @@ struct PrivateDaemonOptions {
   std::string disk_backend;
   std::uint64_t commit_interval_ms = 0;
   std::string load_verify = "before";
+  std::string spill_policy = "write_through";
   std::string more_daemon;          // further lines of the table [daemon]
 };
 

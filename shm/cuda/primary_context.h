@@ -27,6 +27,7 @@ class [[nodiscard]] PrimaryContext {
 
   const CudaDriver& driver() const { return driver_; }
   CuContext get() const { return context_; }
+  CuDevice device() const { return device_; }
   // The last release of a context waits for its work. Who knows of work that may never end keeps
   // the share until the process ends.
   void keep_for_good() { context_ = nullptr; }
