@@ -76,7 +76,8 @@ TEST_CASE("copies of GPU memory are measured in both transfer modes beside a pla
   CHECK(measured.size() == report.size());
   CHECK(report[0].at("note").get<std::string>().find("test double") != std::string::npos);
   for (const char* name : {"gpu_load transfer=ipc run=64KiB", "gpu_store transfer=ipc run=8MiB",
-                           "gpu_load transfer=rank run=1MiB", "gpu_store transfer=rank run=64KiB"}) {
+                           "gpu_load transfer=rank run=1MiB",
+                           "gpu_store transfer=rank run=64KiB"}) {
     INFO(name);
     CHECK(std::any_of(measured.begin(), measured.end(),
                       [&](const std::string& at) { return at.rfind(name, 0) == 0; }));
