@@ -137,7 +137,9 @@ HICACHE_API hicache_code hicache_open(const hicache_options* options, const hica
 /* Ends the session: operations in flight are cancelled and waited for (at most timeout_ms), leases
  * end, memory is unmapped, views with it. `client` is invalid afterwards, whatever is returned; no
  * other call may be running. TIMED_OUT: the daemon may still touch memory of operations that were
- * in flight. NULL is fine. */
+ * in flight. Copies of this rank's own (transfer RANK) that its GPU has been given are waited for
+ * however long they take: after this call no memory of the process is touched by them. NULL is
+ * fine. */
 HICACHE_API hicache_code hicache_close(hicache_client* client, uint32_t timeout_ms);
 
 /* HICACHE_OK: serving. NOT_READY: attached, cold start held. DISCONNECTED: attaching again.
