@@ -267,6 +267,31 @@ TEST_CASE("a page is forgotten on a device that says no: its wipe waits, and the
   CHECK_FALSE(bench.is_there(bench.rank, 1));
 }
 
+TEST_CASE("a stop waits for the wipe of a freed page, but not for a device that refuses it") {
+  Bench bench;
+  bench.store(bench.rank, {1});
+  bench.disk.fail_volume(0, 0, EROFS);
+  bench.fill(bench.rank, 0, 2);
+  bench.run(bench.rank, {.verb = Verb::store, .pages = {2}, .ack = Ack::durable});
+  REQUIRE(bench.counters().volume_failures == 1);
+  bench.submit(bench.rank, {.verb = Verb::free_object, .pages = {1}});
+  bench.run_for(10);
+  bench.detach(bench.rank);
+  SECTION("it still refuses") {
+    bench.run_until([&] { return bench.engine->drained(); });
+    CHECK(bench.engine->core().io.refuses(IoKind::zero_header, 0));
+  }
+  SECTION("it has come back, and the wipe is not done yet") {
+    bench.disk.fail_volume(0, 0, 0);
+    bench.run_until([&] { return !bench.engine->core().io.refuses(IoKind::zero_header, 0); });
+    CHECK_FALSE(bench.engine->drained());
+    bench.run_until([&] { return bench.engine->drained(); });
+    bench.restart();
+    bench.rank = bench.attach(0);
+    CHECK_FALSE(bench.is_there(bench.rank, 1));
+  }
+}
+
 TEST_CASE("commits that go on failing are told to who waits for them, and end well later") {
   Bench bench;
   bench.store(bench.rank, {1});
