@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpu_chunks_test: memory of cuMemCreate, as expandable segments have it: copied by the daemon where
-// its chunks may be exported, by the rank where not, and closed whatever becomes of its rank.
+// gpu_chunks_test: memory of cuMemCreate, as expandable segments have it: copied by the daemon
+// where its chunks may be exported, by the rank where not, and closed whatever becomes of its rank.
 #include <filesystem>
 #include <string>
 #include <vector>
