@@ -129,13 +129,9 @@ struct WrongChunkRegion {
   std::string says;
 };
 
-std::vector<WrongChunkRegion> wrong_chunk_regions(int no_memory, int no_export, int socket) {
+// Of numbers: chunks, sizes, places.
+std::vector<WrongChunkRegion> wrong_numbers() {
   return {
-      {"a descriptor too few", [](ChunkRegion& r) { r.fds.pop_back(); },
-       "came with 2 descriptors, needs 3, one for each chunk"},
-      {"a descriptor too many", [](ChunkRegion& r) { r.fds.push_back(r.fds[0]); },
-       "came with 4 descriptors, needs 3"},
-      {"no descriptor", [](ChunkRegion& r) { r.fds.clear(); }, "came with 0 descriptors"},
       {"a chunk too few", [](ChunkRegion& r) { r.chunks.pop_back(); }, "1 runs announced"},
       {"no chunk",
        [](ChunkRegion& r) {
@@ -181,6 +177,17 @@ std::vector<WrongChunkRegion> wrong_chunk_regions(int no_memory, int no_export, 
       {"an offset that leaves no room",
        [](ChunkRegion& r) { r.request.offset_bytes = kChunkCount * kChunkBytes - 5; },
        "region size_bytes"},
+  };
+}
+
+// Of what came with them: descriptors that are none of memory, fields of other kinds.
+std::vector<WrongChunkRegion> wrong_company(int no_memory, int no_export, int socket) {
+  return {
+      {"a descriptor too few", [](ChunkRegion& r) { r.fds.pop_back(); },
+       "came with 2 descriptors, needs 3, one for each chunk"},
+      {"a descriptor too many", [](ChunkRegion& r) { r.fds.push_back(r.fds[0]); },
+       "came with 4 descriptors, needs 3"},
+      {"no descriptor", [](ChunkRegion& r) { r.fds.clear(); }, "came with 0 descriptors"},
       {"memory that no device has", [=](ChunkRegion& r) { r.fds[1] = no_memory; },
        "chunks[1]: cuMemImportFromShareableHandle: CUDA_ERROR_UNKNOWN (999)"},
       {"no memory at all", [=](ChunkRegion& r) { r.fds[0] = no_export; },
@@ -224,8 +231,11 @@ TEST_CASE("Chunks that are not so are refused with one line, and no descriptor o
   std::size_t before = 0;
   REQUIRE(eventually([&] { return scene.is_clean(); }));
   before = watch.look().descriptors;
-  for (const WrongChunkRegion& wrong :
-       wrong_chunk_regions(file.get(), counter.get(), one.get())) {
+  std::vector<WrongChunkRegion> all = wrong_company(file.get(), counter.get(), one.get());
+  for (WrongChunkRegion& wrong : wrong_numbers()) {
+    all.push_back(std::move(wrong));
+  }
+  for (const WrongChunkRegion& wrong : all) {
     INFO(wrong.name);
     ChunkRegion region = good;
     wrong.spoil(region);

@@ -2,6 +2,7 @@
 // gpu_chunks_test: memory of cuMemCreate, as expandable segments have it: copied by the daemon
 // where its chunks may be exported, by the rank where not, and closed whatever becomes of its rank.
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <vector>
 

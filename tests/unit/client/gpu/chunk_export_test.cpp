@@ -7,6 +7,7 @@
 #include <fcntl.h>
 
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -196,7 +197,8 @@ TEST_CASE("chunk_export: a region ends where something is mapped") {
 }
 
 TEST_CASE("chunk_export: what the driver says in between is the answer, and nothing stays open") {
-  for (const char* call : {"cuMemGetAllocationPropertiesFromHandle", "cuMemExportToShareableHandle"}) {
+  for (const char* call :
+       {"cuMemGetAllocationPropertiesFromHandle", "cuMemExportToShareableHandle"}) {
     INFO(call);
     CHECK(test::holds_in_child([&] {
       const auto bench = stand_in(std::string(call) + "@2=2");
