@@ -134,7 +134,7 @@ class Client {
   struct ControlRequest {
     MessageType type;
     std::vector<std::uint8_t> body;
-    int fd = -1;
+    std::vector<int> fds{};
   };
 
   explicit Client(OpenPlan plan);

@@ -60,7 +60,7 @@ bool Client::attempt(std::uint32_t& backoff_ms) {
   Deadline calm = Deadline::max();
   EndSeen end = EndSeen::no;
   try {
-    const auto plan = next_plan();
+    auto plan = next_plan();
     if (!plan) {
       return false;
     }
@@ -71,6 +71,7 @@ bool Client::attempt(std::uint32_t& backoff_ms) {
     if (!publish(*attached, *plan)) {
       return false;
     }
+    plan->regions.clear();  // one that goes must not live on here: its descriptors keep memory
     calm = deadline_after_ms(kBackoffMaxMs);
     end = serve(*attached->session);
   } catch (const std::exception&) {

@@ -26,9 +26,9 @@ Result<Client::CallPtr> Client::begin_call(Lock& lock, ControlRequest request, C
   const std::shared_ptr<Session> session = session_;
   call->request_id = session->next_request_id();
   calls_.emplace(call->request_id, call);
-  const std::span<const int> fds(&request.fd, request.fd >= 0 ? 1U : 0U);
   while (true) {
-    const auto sent = session->connection().send(request.type, call->request_id, request.body, fds);
+    const auto sent =
+        session->connection().send(request.type, call->request_id, request.body, request.fds);
     if (sent) {
       return call;
     }
@@ -95,8 +95,9 @@ Result<void> Client::register_region(const hicache_region* region, std::uint32_t
   HC_TRY(plan);
   HC_TRY_VOID(check_region_number_is_free(region->region));
   HC_TRY_VOID(check_attached());
-  UniqueFd copy(::fcntl(region->fd, F_DUPFD_CLOEXEC, 0));
-  if (!copy) {
+  std::vector<UniqueFd> copy;
+  copy.emplace_back(::fcntl(region->fd, F_DUPFD_CLOEXEC, 0));
+  if (!copy.front()) {
     return make_error(Code::io_error, "duplicate region.fd", errno);
   }
   return announce_region(lock, {std::move(*plan), std::move(copy)}, deadline);
@@ -106,7 +107,7 @@ Result<void> Client::register_region(const hicache_region* region, std::uint32_t
 Result<void> Client::announce_region(Lock& lock, KnownRegion region, Deadline deadline) {
   const std::uint32_t number = region.plan.request.region;
   RegionSlot& slot = regions_.at(number);
-  ControlRequest request{MessageType::register_region, region.plan.encode(), region.fd.get()};
+  ControlRequest request{MessageType::register_region, region.plan.encode(), region.raw_fds()};
   slot.known = std::make_shared<const KnownRegion>(std::move(region));
   slot.state = RegionState::registering;
   auto call = std::make_shared<ControlCall>();

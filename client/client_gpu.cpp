@@ -62,15 +62,17 @@ Result<void> Client::register_ipc(Lock& lock, const hicache_cuda_region& region,
   HC_TRY(exported);
   auto plan = check_cuda_region(&region, plan_.space);
   HC_TRY(plan);
-  exported->region = plan->request.region;
-  exported->layout_count = plan->request.layout_count;
-  exported->rows = plan->request.rows;
+  RegionRequest& request = exported->request;
+  request.region = plan->request.region;
+  request.layout_count = plan->request.layout_count;
+  request.rows = plan->request.rows;
   plan->events = exporter->event_handles();
-  exported->event_count = static_cast<std::uint32_t>(plan->events.size());
-  plan->request = *exported;
+  plan->chunks = std::move(exported->chunks);
+  request.event_count = static_cast<std::uint32_t>(plan->events.size());
+  plan->request = request;
   HC_TRY_VOID(check_region_number_is_free(region.region));
   HC_TRY_VOID(check_attached());
-  return announce_region(lock, {std::move(*plan), UniqueFd(), nullptr}, deadline);
+  return announce_region(lock, {std::move(*plan), std::move(exported->fds), nullptr}, deadline);
 }
 
 Result<void> Client::register_rank(Lock& lock, const hicache_cuda_region& region,
@@ -93,7 +95,7 @@ Result<void> Client::register_rank(Lock& lock, const hicache_cuda_region& region
     // From here on the daemon must tell the background thread of completions.
     static_cast<void>(session_->begin_wait(wait_flags()));
   }
-  return announce_region(lock, {std::move(*plan), UniqueFd(), std::move(*mapping)}, deadline);
+  return announce_region(lock, {std::move(*plan), {}, std::move(*mapping)}, deadline);
 }
 
 // Those of the session of the moment.

@@ -155,10 +155,8 @@ Result<void> register_again(Connection& connection, const AttachPlan& plan,
   std::uint64_t request_id = kFirstRegionRequestId;
   for (const auto& region : plan.regions) {
     const std::uint32_t number = region->plan.request.region;
-    const int fd = region->fd.get();
-    const std::span<const int> fds(&fd, fd >= 0 ? 1U : 0U);  // memory of a GPU has none
-    HC_TRY_VOID(
-        connection.send(MessageType::register_region, request_id, region->plan.encode(), fds));
+    HC_TRY_VOID(connection.send(MessageType::register_region, request_id, region->plan.encode(),
+                                region->raw_fds()));
     auto answer = await_answer(connection, plan, request_id);
     HC_TRY(answer);
     const Code code = answer->status();

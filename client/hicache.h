@@ -177,8 +177,9 @@ typedef struct hicache_region {
 
 enum { HICACHE_TRANSFER_AUTO = 0, HICACHE_TRANSFER_IPC = 1, HICACHE_TRANSFER_RANK = 2 };
 
-/* Memory of a GPU. IPC: inside one allocation, which the daemon opens and copies. RANK: threads of
- * this library copy, for any memory that the GPU's context can copy; HICACHE_OPEN_RANK_COPIES.
+/* Memory of a GPU. IPC: the daemon opens and copies it; inside one allocation, or in at most 64
+ * chunks of cuMemCreate that were made to be exported as descriptors. RANK: threads of this
+ * library copy, for any memory that the GPU's context can copy; HICACHE_OPEN_RANK_COPIES.
  * AUTO: IPC where the memory and the daemon allow it, else RANK. All regions of a client are of
  * one GPU. Unregister before the memory is freed; after a sleep register anew.
  * UNSUPPORTED: no GPU, memory that can't be exported, or the daemon's configuration. */

@@ -119,6 +119,7 @@ std::vector<std::uint8_t> RegionPlan::encode() const {
   append(body, layouts.data(), layouts.size());
   append(body, runs.data(), runs.size());
   append(body, events.data(), events.size());
+  append(body, chunks.data(), chunks.size());
   body.insert(body.end(), reason.begin(), reason.end());
   return body;
 }

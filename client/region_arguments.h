@@ -20,8 +20,9 @@ struct RegionPlan {
   RegionRequest request{};
   std::vector<LayoutRequest> layouts;
   std::vector<LayoutRun> runs;
-  std::vector<IpcHandle> events;  // cuda
-  std::string reason;             // rank: why
+  std::vector<IpcHandle> events;     // cuda
+  std::vector<RegionChunk> chunks;   // cuda: of memory that has no handle
+  std::string reason;                // rank: why
   RegionShape shape;
 
   bool is_rank() const {

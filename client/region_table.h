@@ -25,8 +25,16 @@ enum class RegionState : std::uint8_t { free, registering, registered, unregiste
 // Never changed after it was made, so that the background thread can send it without the mutex.
 struct KnownRegion {
   RegionPlan plan;
-  UniqueFd fd;             // of host memory
-  CudaMappingPtr mapping{};  // of device memory that we copy ourselves
+  std::vector<UniqueFd> fds;  // the memory file of host memory, or one of each chunk
+  CudaMappingPtr mapping{};   // of device memory that we copy ourselves
+
+  std::vector<int> raw_fds() const {
+    std::vector<int> out;
+    for (const UniqueFd& fd : fds) {
+      out.push_back(fd.get());
+    }
+    return out;
+  }
 };
 
 struct RegionSlot {

@@ -27,7 +27,7 @@ enum class MessageType : std::uint16_t {
   attach_reply = 2,      // AttachReply | fds: server file, doorbell, status table, generations,
                          //               pidfd of the daemon
   arenas = 3,            // ArenaInfo[] | fds: one memory file each; follows attach_reply
-  register_region = 4,   // RegionRequest, LayoutRequest[], LayoutRun[] | fd: memory file
+  register_region = 4,   // RegionRequest, LayoutRequest[], ... | fds: memory file, or of chunks
   unregister_region = 5, // RegionRequest (region only); answered when nothing touches it
   reply = 6,             // no body, or the line of text
   detach = 7,            // no body; ends the session and everything it holds
@@ -110,25 +110,38 @@ enum class RegionKind : std::uint16_t { host = 1, cuda = 2, rank = 3 };
 // Of an allocation or an event of a device, for another process: opaque.
 using IpcHandle = std::array<std::uint8_t, 64>;
 
+// How the memory of a cuda region leaves its process. legacy: by the handle of one allocation.
+// vmm: memory of cuMemCreate has no handle, but each of its chunks may have a descriptor.
+enum class ExportKind : std::uint16_t { none = 0, legacy = 1, vmm = 2 };
+
 // cuda: after the runs come `event_count` handles of events, one for each operation slot. They are
-// the session's: those of its first region count. rank: after the runs comes the reason why the
-// client copies itself, a text of at most kReasonBytesMax.
+// the session's: those of its first region count. Then come `chunk_count` chunks, each of which has
+// a descriptor. rank: after the runs comes why the client copies itself, at most kReasonBytesMax.
 struct RegionRequest {
   std::uint32_t region;             // chosen by the client, 0..kRegionsPerSession-1
   std::uint16_t region_kind;        // RegionKind
   std::uint16_t layout_count;       // LayoutRequest records that follow
-  std::uint64_t offset_bytes;       // start of the region in its memory file or allocation
+  std::uint64_t offset_bytes;       // start of the region in its memory file, allocation or chunks
   std::uint64_t size_bytes;
   std::uint32_t rows;               // pages that fit
   std::uint32_t registration;       // cuda: the client's count of registrations, from 1
   Uuid device;                      // cuda: device UUID
-  IpcHandle ipc_handle;             // cuda: of the allocation
-  std::uint64_t allocation_bytes;   // cuda
-  std::uint64_t buffer;             // cuda: the driver's number of the allocation
+  IpcHandle ipc_handle;             // legacy: of the allocation; else zero
+  std::uint64_t allocation_bytes;   // cuda: of the allocation, or of all chunks
+  std::uint64_t buffer;             // legacy: the driver's number of the allocation
   std::uint32_t event_count;        // cuda: 0 or kOpSlotsPerSession
-  std::uint32_t reserved;           // zero
+  std::uint16_t export_kind;        // ExportKind
+  std::uint16_t chunk_count;        // vmm: 1..kChunksPerRegionMax
 };
 static_assert(WireStruct<RegionRequest> && sizeof(RegionRequest) == 136);
+
+// Of physical memory: chunks follow each other without a gap, the first one at 0.
+struct RegionChunk {
+  std::uint64_t offset_bytes;
+  std::uint64_t size_bytes;
+};
+static_assert(WireStruct<RegionChunk> && sizeof(RegionChunk) == 16);
+static_assert(kChunksPerRegionMax <= kMessageFdsMax);
 
 struct LayoutRequest {
   std::uint16_t kind;
@@ -223,13 +236,13 @@ constexpr std::uint64_t layout_fingerprint() {
       .add(sizeof(FrameRef)).add(sizeof(ClientHeader)).add(sizeof(ServerHeader))
       .add(sizeof(StatusTableHeader)).add(offsetof(StatusTableHeader, key)).add(sizeof(StatusEntry))
       .add(sizeof(MessageHeader)).add(sizeof(AttachRequest)).add(sizeof(AttachReply))
-      .add(sizeof(ArenaInfo)).add(sizeof(RegionRequest)).add(sizeof(LayoutRequest))
+      .add(sizeof(ArenaInfo)).add(sizeof(RegionRequest)).add(offsetof(RegionRequest, export_kind))
+      .add(sizeof(RegionChunk)).add(kChunksPerRegionMax).add(sizeof(LayoutRequest))
       .add(sizeof(LayoutRun)).add(sizeof(SpaceSwitchRequest)).add(sizeof(SpaceSwitchReply))
       .add(sizeof(StatsReply)).add(sizeof(Notice)).add(sizeof(BlackboardRequest))
       .add(sizeof(BoardRequest)).add(sizeof(BoardReply))
       .add(kRegionsPerSession).add(kRunsPerLayoutMax).add(kOpBytesMax).add(kCompletionsPerOp)
-      .add(kMessageFdsMax)
-      .add(kRingEntries).add(kCompletionEntries).add(kOpSlotsPerSession)
+      .add(kMessageFdsMax).add(kRingEntries).add(kCompletionEntries).add(kOpSlotsPerSession)
       .add(kPagesPerOpMax).add(kKindsMax).add(kPartsMax).add(kMetadataAreaBytes)
       .add(kClientFileBytes).add(kServerFileBytes).value();
 }

@@ -36,6 +36,8 @@ inline constexpr std::uint32_t kCompletionsPerOp = 5;     // prepared, resident,
                                                           // terminal.
 inline constexpr std::uint32_t kRegionsPerSession = 16;
 inline constexpr std::uint32_t kRunsPerLayoutMax = 512;   // (offset, stride, length) runs.
+inline constexpr std::uint32_t kChunksPerRegionMax = 64;  // Of a region in memory of cuMemCreate:
+                                                          // one message carries all of them.
 inline constexpr std::uint32_t kPagesPerOpMax = 512;
 inline constexpr std::uint64_t kOpBytesMax = 4ULL << 30;  // Payload bytes named by one operation.
 inline constexpr std::uint32_t kMetadataBytesMax = kBlockBytes - 64 - 8;  // Page metadata.

@@ -143,6 +143,8 @@
   X(copy_done_when_issued) \
   X(region_offset_dropped) \
   X(shared_mapping_closed) \
+  X(chunks_swapped) \
+  X(chunks_kept) \
   X(quarantine_skipped) \
   X(event_of_slot_zero) \
   X(later_batches_dropped) \

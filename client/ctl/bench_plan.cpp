@@ -135,6 +135,16 @@ std::uint32_t region_rows_of(const SpaceDescriptor& space) {
       std::clamp<std::uint64_t>(kRegionBytes / row_bytes, 1, kPagesPerOpMax));
 }
 
+Result<BenchDevice> parse_device(const std::string& name) {
+  for (const BenchDevice device : {BenchDevice::host, BenchDevice::cuda, BenchDevice::cuda_chunks,
+                                   BenchDevice::cuda_sealed}) {
+    if (name == device_name(device)) {
+      return device;
+    }
+  }
+  return bad("--device: " + name + " is not allowed; host, cuda, cuda-chunks or cuda-sealed");
+}
+
 Result<std::uint32_t> parse_transfer(const std::string& word) {
   if (word == "auto") {
     return std::uint32_t{HICACHE_TRANSFER_AUTO};
@@ -183,10 +193,9 @@ Result<BenchPlan> make_plan(const BenchOptions& options) {
   plan.space = std::move(*space);
   plan.ranks = static_cast<std::uint16_t>(options.ranks);
   plan.runs = static_cast<std::uint32_t>(options.runs);
-  if (options.device != "host" && options.device != "cuda") {
-    return bad("--device: " + options.device + " is not allowed; host or cuda");
-  }
-  plan.device = options.device == "cuda" ? BenchDevice::cuda : BenchDevice::host;
+  auto device = parse_device(options.device);
+  HC_TRY(device);
+  plan.device = *device;
   auto transfer = parse_transfer(options.transfer);
   HC_TRY(transfer);
   plan.transfer = *transfer;

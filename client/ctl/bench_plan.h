@@ -60,7 +60,7 @@ struct BenchPlan {
 
   // How its ranks open their clients.
   std::uint32_t open_flags() const {
-    const bool copies = device == BenchDevice::cuda && transfer != HICACHE_TRANSFER_IPC;
+    const bool copies = device != BenchDevice::host && transfer != HICACHE_TRANSFER_IPC;
     return copies ? HICACHE_OPEN_RANK_COPIES : 0;
   }
 };

@@ -152,7 +152,7 @@ json setup_json(const BenchReport& report) {
           {"kinds", kinds_json(report)},
           {"block_tokens", plan.space.page_tokens},
           {"runs", plan.runs},
-          {"device", plan.device == BenchDevice::cuda ? "cuda" : "host"},
+          {"device", device_name(plan.device)},
           {"private_daemon", report.private_daemon},
           {"disk_backend", report.disk_backend},
           {"l2_blocks", plan.l2_blocks},

@@ -15,10 +15,15 @@
 
 namespace hc {
 
+// Of cuMemAlloc; or chunks of cuMemCreate behind each other, as expandable segments are, which may
+// be exported or not.
+enum class RowsMemory : std::uint8_t { allocation, chunks, sealed_chunks };
+
 class DeviceRows {
  public:
   // On device `rank` modulo their count. Errors: unsupported (no GPU), io_error.
-  static Result<std::unique_ptr<DeviceRows>> make(std::uint64_t size_bytes, std::uint32_t rank);
+  static Result<std::unique_ptr<DeviceRows>> make(std::uint64_t size_bytes, std::uint32_t rank,
+                                                  RowsMemory memory);
   explicit DeviceRows(PrimaryContext context) : context_(std::move(context)) {}
   DeviceRows(const DeviceRows&) = delete;
   DeviceRows& operator=(const DeviceRows&) = delete;
@@ -42,11 +47,14 @@ class DeviceRows {
   Result<void> settle() const;
 
  private:
-  Result<void> acquire(std::uint64_t size_bytes);
+  Result<void> acquire(std::uint64_t size_bytes, RowsMemory memory, int ordinal);
+  Result<void> map_chunks(std::uint64_t size_bytes, RowsMemory memory, int ordinal);
 
   PrimaryContext context_;
   CuStream stream_ = nullptr;
   CuAddress allocation_ = 0;
+  std::uint64_t reserved_bytes_ = 0;  // 0: it is of cuMemAlloc
+  std::uint64_t mapped_bytes_ = 0;
   void* mirror_ = nullptr;
 };
 

@@ -137,7 +137,8 @@ void add_bench(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   replay->add_option("--runs", bench.runs, "pieces of a payload in a rank's memory")
       ->capture_default_str();
-  replay->add_option("--device", bench.device, "where the ranks' pages lie: host or cuda")
+  replay->add_option("--device", bench.device,
+                     "where the ranks' pages lie: host, cuda, cuda-chunks or cuda-sealed")
       ->capture_default_str();
   replay->add_option("--transfer", bench.transfer, "who copies of cuda: auto, ipc or rank")
       ->capture_default_str();

@@ -157,7 +157,7 @@ Result<void> GpuPages::run(DeviceRows& plain) {
 
 Result<void> measure_gpu(MicroBench& bench) {
   const std::uint64_t bytes = std::min(bench.plan().memory_sample_bytes, kGpuSampleBytesMax);
-  auto plain = DeviceRows::make(bytes, 0);
+  auto plain = DeviceRows::make(bytes, 0, RowsMemory::allocation);
   if (!plain) {
     for (const char* figure : {"gpu_load", "gpu_store"}) {
       bench.add({figure, "", "GiB/s", std::nullopt, plain.error().message()}, {});

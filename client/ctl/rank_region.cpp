@@ -38,15 +38,18 @@ Result<RankRegion> RankRegion::make(const SpaceDescriptor& space, const Shape& s
     kinds.push_back(std::move(pieces));
   }
   bytes = round_up(bytes, kBlockBytes);
-  auto region = shape.device == BenchDevice::cuda ? make_on_device(bytes, shape)
-                                                  : make_on_host(bytes, shape);
+  auto region = shape.device == BenchDevice::host ? make_on_host(bytes, shape)
+                                                  : make_on_device(bytes, shape);
   HC_TRY(region);
   region->kinds_ = std::move(kinds);
   return region;
 }
 
 Result<RankRegion> RankRegion::make_on_device(std::uint64_t bytes, const Shape& shape) {
-  auto device = DeviceRows::make(bytes, shape.rank);
+  const RowsMemory memory = shape.device == BenchDevice::cuda_chunks   ? RowsMemory::chunks
+                            : shape.device == BenchDevice::cuda_sealed ? RowsMemory::sealed_chunks
+                                                                       : RowsMemory::allocation;
+  auto device = DeviceRows::make(bytes, shape.rank, memory);
   HC_TRY(device);
   RankRegion region(-1, (**device).mirror(), bytes, shape.rows);
   region.device_ = std::move(*device);

@@ -18,7 +18,15 @@
 
 namespace hc {
 
-enum class BenchDevice : std::uint8_t { host, cuda };
+// cuda_chunks, cuda_sealed: of a GPU as well, but of cuMemCreate; sealed: not to be exported.
+enum class BenchDevice : std::uint8_t { host, cuda, cuda_chunks, cuda_sealed };
+
+constexpr const char* device_name(BenchDevice device) {
+  return device == BenchDevice::host          ? "host"
+         : device == BenchDevice::cuda        ? "cuda"
+         : device == BenchDevice::cuda_chunks ? "cuda-chunks"
+                                              : "cuda-sealed";
+}
 
 class RankRegion {
  public:

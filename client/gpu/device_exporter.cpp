@@ -5,25 +5,13 @@
 #include <cstring>
 #include <utility>
 
+#include "client/gpu/device_error.h"
 #include "proto/check.h"
 #include "proto/limits.h"
 
 namespace hc {
 
 namespace {
-
-std::string address_text(std::uint64_t address) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (; address != 0; address >>= 4) {
-    text.insert(text.begin(), kDigits[address & 15]);
-  }
-  return "0x" + (text.empty() ? "0" : text);
-}
-
-Error bad_address(std::uint64_t address, const std::string& why) {
-  return make_error(Code::bad_argument, "region.address = " + address_text(address) + ": " + why);
-}
 
 // The ordinal of the device that an address is of.
 Result<int> ordinal_of(const CudaDriver& driver, std::uint64_t address) {
@@ -151,30 +139,18 @@ Result<CudaMappingPtr> DeviceExporter::map_region(const DeviceRange& range) {
       CudaMapping{range.address, range.size_bytes, device_, events_});
 }
 
-Result<void> DeviceExporter::check_memory(const DeviceRange& range) const {
-  HC_TRY_VOID(check_device(range));
+Result<bool> DeviceExporter::has_handle(const DeviceRange& range) const {
   const CudaDriver& driver = device_->driver();
   int capable = 0;
   const CuResult result = driver->pointer_attribute(&capable, kCuPointerLegacyIpc, range.address);
   if (result != kCuSuccess) {
     return driver.error("cuPointerGetAttribute of IS_LEGACY_CUDA_IPC_CAPABLE", result);
   }
-  if (capable == 0) {
-    return make_error(Code::unsupported,
-                      "region.address = " + address_text(range.address) +
-                          ": its allocation can't be exported (IS_LEGACY_CUDA_IPC_CAPABLE = 0: "
-                          "expandable segments, cuMemCreate or a memory pool)");
-  }
-  return {};
+  return capable != 0;
 }
 
-Result<RegionRequest> DeviceExporter::export_region(const DeviceRange& range) {
+Result<ExportedRegion> DeviceExporter::export_allocation(const DeviceRange& range) const {
   const CudaDriver& driver = device_->driver();
-  const CurrentContext current(device_->context());
-  if (current.result() != kCuSuccess) {
-    return driver.error("cuCtxPushCurrent", current.result());
-  }
-  HC_TRY_VOID(check_memory(range));
   CuAddress base = 0;
   std::size_t bytes = 0;
   CuResult result = driver->mem_range(&base, &bytes, range.address);
@@ -187,13 +163,11 @@ Result<RegionRequest> DeviceExporter::export_region(const DeviceRange& range) {
                       "region.size_bytes = " + std::to_string(range.size_bytes) + ": must be 1.." +
                           std::to_string(bytes - offset) + ", to the end of the allocation");
   }
-  RegionRequest request{};
-  request.region_kind = static_cast<std::uint16_t>(RegionKind::cuda);
-  request.offset_bytes = offset;
-  request.size_bytes = range.size_bytes;
-  request.allocation_bytes = bytes;
-  request.device = device_->uuid();
-  result = driver->pointer_attribute(&request.buffer, kCuPointerBufferId, base);
+  ExportedRegion out;
+  out.request.export_kind = static_cast<std::uint16_t>(ExportKind::legacy);
+  out.request.offset_bytes = offset;
+  out.request.allocation_bytes = bytes;
+  result = driver->pointer_attribute(&out.request.buffer, kCuPointerBufferId, base);
   if (result != kCuSuccess) {
     return driver.error("cuPointerGetAttribute of BUFFER_ID", result);
   }
@@ -202,10 +176,39 @@ Result<RegionRequest> DeviceExporter::export_region(const DeviceRange& range) {
   if (result != kCuSuccess) {
     return driver.error("cuIpcGetMemHandle", result);
   }
-  static_assert(sizeof handle == sizeof request.ipc_handle);
-  std::memcpy(request.ipc_handle.data(), &handle, sizeof handle);
-  request.registration = ++registrations_;
-  return request;
+  static_assert(sizeof handle == sizeof out.request.ipc_handle);
+  std::memcpy(out.request.ipc_handle.data(), &handle, sizeof handle);
+  return out;
+}
+
+Result<ExportedRegion> DeviceExporter::export_as_chunks(const DeviceRange& range) const {
+  auto exported = export_chunks(device_->driver(), ordinal_, range);
+  HC_TRY(exported);
+  ExportedRegion out;
+  out.request.export_kind = static_cast<std::uint16_t>(ExportKind::vmm);
+  out.request.offset_bytes = exported->offset_bytes;
+  out.request.allocation_bytes = exported->all_bytes;
+  out.request.chunk_count = static_cast<std::uint16_t>(exported->chunks.size());
+  out.chunks = std::move(exported->chunks);
+  out.fds = std::move(exported->fds);
+  return out;
+}
+
+Result<ExportedRegion> DeviceExporter::export_region(const DeviceRange& range) {
+  const CurrentContext current(device_->context());
+  if (current.result() != kCuSuccess) {
+    return device_->driver().error("cuCtxPushCurrent", current.result());
+  }
+  HC_TRY_VOID(check_device(range));
+  const auto legacy = has_handle(range);
+  HC_TRY(legacy);
+  auto out = *legacy ? export_allocation(range) : export_as_chunks(range);
+  HC_TRY(out);
+  out->request.region_kind = static_cast<std::uint16_t>(RegionKind::cuda);
+  out->request.size_bytes = range.size_bytes;
+  out->request.device = device_->uuid();
+  out->request.registration = ++registrations_;
+  return out;
 }
 
 Result<void> DeviceExporter::record(std::uint16_t slot, void* stream) {

@@ -12,15 +12,19 @@
 #include <string>
 #include <vector>
 
+#include "client/gpu/chunk_export.h"
 #include "proto/handshake.h"
 #include "proto/result.h"
 #include "shm/gpu/cuda_mapping.h"
 
 namespace hc {
 
-struct DeviceRange {
-  std::uint64_t address = 0;
-  std::uint64_t size_bytes = 0;
+// What the daemon needs of a region: the fields of a request that name it and, of memory of
+// cuMemCreate, its chunks.
+struct ExportedRegion {
+  RegionRequest request{};
+  std::vector<RegionChunk> chunks;
+  std::vector<UniqueFd> fds;  // one of each chunk
 };
 
 class DeviceExporter {
@@ -33,9 +37,10 @@ class DeviceExporter {
   DeviceExporter& operator=(const DeviceExporter&) = delete;
   ~DeviceExporter();
 
-  // The fields of a request that name the region. Errors: bad_argument (another device, not inside
-  // one allocation), unsupported (the allocation can't be exported), io_error.
-  Result<RegionRequest> export_region(const DeviceRange& range);
+  // By the handle of its allocation if there is one, else by descriptors of its chunks. Errors:
+  // bad_argument (another device, not inside one allocation), unsupported (neither way is open),
+  // io_error.
+  Result<ExportedRegion> export_region(const DeviceRange& range);
   // For copies of our own: any memory that is of this device. Errors: bad_argument, io_error.
   Result<CudaMappingPtr> map_region(const DeviceRange& range);
   const std::shared_ptr<CudaDevice>& device() const { return device_; }
@@ -50,7 +55,9 @@ class DeviceExporter {
  private:
   Result<void> make_events(bool shared);
   Result<void> check_device(const DeviceRange& range) const;
-  Result<void> check_memory(const DeviceRange& range) const;
+  Result<bool> has_handle(const DeviceRange& range) const;
+  Result<ExportedRegion> export_allocation(const DeviceRange& range) const;
+  Result<ExportedRegion> export_as_chunks(const DeviceRange& range) const;
 
   std::shared_ptr<CudaDevice> device_;
   int ordinal_;

@@ -120,7 +120,7 @@ std::uint32_t CudaCopier::place_of(const std::shared_ptr<CudaDevice>& device) {
 void CudaCopier::take(CudaOpened& opened) {
   Slot& slot = slots_.at(opened.id);
   HC_CHECK(slot.taken && slot.mapping == nullptr);
-  DeviceOpened out{opened.ticket, opened.id, false, Code::ok, {}};
+  DeviceOpened out{opened.ticket, opened.id, false, Code::ok, {}, std::move(opened.spent)};
   const std::uint32_t device =
       opened.mapping == nullptr ? kNone32 : place_of(opened.mapping->device);
   if (device == kNone32) {
@@ -128,7 +128,9 @@ void CudaCopier::take(CudaOpened& opened) {
         opened.mapping == nullptr
             ? opened.error
             : make_error(Code::no_space, std::to_string(kCudaDevicesMax) + " devices are in use");
-    out = {opened.ticket, kHostMapping, false, error.code, error.message()};
+    out.mapping = kHostMapping;
+    out.code = error.code;
+    out.text = error.message();
     slot.closing = opened.mapping != nullptr;  // then it is heard of once more
     slot.taken = slot.closing;
     opened.mapping.reset();

@@ -9,6 +9,7 @@
 #include <future>
 #include <utility>
 
+#include "daemon/gpu/chunk_map.h"
 #include "proto/check.h"
 #include "proto/test_hooks.h"
 
@@ -81,7 +82,8 @@ void CudaKeeper::run() {
 }
 
 void CudaKeeper::open(std::uint64_t ticket, MappingId id, DeviceExport wanted) {
-  post([this, ticket, id, wanted = std::move(wanted)] { do_open(ticket, id, wanted); });
+  const auto shared = std::make_shared<DeviceExport>(std::move(wanted));
+  post([this, ticket, id, shared] { do_open(ticket, id, *shared); });
 }
 
 void CudaKeeper::add_memory(std::span<std::uint8_t> arena, std::uint32_t frame_bytes) {
@@ -151,21 +153,14 @@ Result<std::shared_ptr<CudaDevice>> CudaKeeper::device_of(const Uuid& uuid) {
 
 // Whether the handle is open for other memory: opening it once more would give that memory.
 bool CudaKeeper::is_stale(const Key& key) const {
-  const auto& [device, handle, buffer] = key;
-  const auto first = allocations_.lower_bound(Key{device, handle, 0});
-  return first != allocations_.end() && std::get<0>(first->first) == device &&
+  const auto& [device, handle, buffer, import] = key;
+  const auto first = allocations_.lower_bound(Key{device, handle, 0, 0});
+  return import == 0 && first != allocations_.end() && std::get<0>(first->first) == device &&
          std::get<1>(first->first) == handle && std::get<2>(first->first) != buffer;
 }
 
-Result<CudaKeeper::Allocation*> CudaKeeper::allocation_of(
-    const Key& key, const DeviceExport& wanted, const std::shared_ptr<CudaDevice>& device) {
-  const auto known = allocations_.find(key);
-  if (known != allocations_.end()) {
-    return &known->second;
-  }
-  if (is_stale(key)) {
-    return make_error(Code::busy, "ipc_handle: memory that had it before is registered still");
-  }
+Result<CudaKeeper::Allocation> CudaKeeper::open_handle(const DeviceExport& wanted,
+                                                       const std::shared_ptr<CudaDevice>& device) {
   const CudaDriver& driver = device->driver();
   CuIpcMemHandle handle{};
   static_assert(sizeof handle == sizeof wanted.handle);
@@ -186,8 +181,39 @@ Result<CudaKeeper::Allocation*> CudaKeeper::allocation_of(
                ? driver.error("cuMemGetAddressRange", result)
                : make_error(Code::refused, "the handle does not stand for a whole allocation");
   }
+  return opened;
+}
+
+Result<CudaKeeper::Allocation> CudaKeeper::open_chunks(const DeviceExport& wanted,
+                                                       const std::shared_ptr<CudaDevice>& device) {
+  const auto map = map_chunks(*device, wanted);
+  HC_TRY(map);
+  return Allocation{device, map->base, map->bytes, true, 0};
+}
+
+void CudaKeeper::close_allocation(const Allocation& allocation) {
+  const CudaDriver& driver = allocation.device->driver();
+  if (!allocation.is_chunks) {
+    static_cast<void>(driver->ipc_close_mem(allocation.base));
+  } else if (!HC_MUTANT(chunks_kept)) {
+    unmap_chunks(driver, {allocation.base, allocation.size_bytes});
+  }
+}
+
+Result<CudaKeeper::Allocation*> CudaKeeper::allocation_of(
+    const Key& key, const DeviceExport& wanted, const std::shared_ptr<CudaDevice>& device) {
+  const auto known = allocations_.find(key);
+  if (known != allocations_.end()) {
+    return &known->second;
+  }
+  if (is_stale(key)) {
+    return make_error(Code::busy, "ipc_handle: memory that had it before is registered still");
+  }
+  auto opened = wanted.kind == ExportKind::vmm ? open_chunks(wanted, device)
+                                               : open_handle(wanted, device);
+  HC_TRY(opened);
   open_count_.fetch_add(1, std::memory_order_relaxed);
-  return &allocations_.emplace(key, std::move(opened)).first->second;
+  return &allocations_.emplace(key, std::move(*opened)).first->second;
 }
 
 // All or none.
@@ -220,48 +246,56 @@ Result<CudaMappingPtr> CudaKeeper::try_open(MappingId id, const DeviceExport& wa
   if (current.result() != kCuSuccess) {
     return (*device)->driver().error("cuCtxPushCurrent", current.result());
   }
-  const Key key{wanted.device, wanted.handle, wanted.buffer};
+  const bool is_vmm = wanted.kind == ExportKind::vmm;
+  const Key key = is_vmm ? Key{wanted.device, IpcHandle{}, 0, ++imports_}
+                         : Key{wanted.device, wanted.handle, wanted.buffer, 0};
   auto allocation = allocation_of(key, wanted, *device);
   HC_TRY(allocation);
   ++(**allocation).users;
-  Owner& owner = owners_[wanted.owner];
-  ++owner.users;
-  const auto refuse = [&](Error error) {
+  ++owners_[wanted.owner].users;
+  auto region = make_region(key, id, wanted, **allocation);
+  if (!region) {
     close(key, wanted.owner);
-    return error;
-  };
+  }
+  return region;
+}
+
+// Of memory that is open and counted: whoever can't use it closes it.
+Result<CudaMappingPtr> CudaKeeper::make_region(const Key& key, MappingId id,
+                                               const DeviceExport& wanted,
+                                               const Allocation& allocation) {
+  Owner& owner = owners_[wanted.owner];
   if (owner.device == nullptr) {
-    owner.device = *device;
+    owner.device = allocation.device;
   }
-  if (owner.device != *device || (**allocation).device != *device) {
-    return refuse(make_error(Code::bad_argument, "device = " + uuid_text(wanted.device) +
-                                                     ": a session has regions of one device only"));
+  const std::shared_ptr<CudaDevice>& device = devices_.at(wanted.device);
+  if (owner.device != device || allocation.device != device) {
+    return make_error(Code::bad_argument, "device = " + uuid_text(wanted.device) +
+                                              ": a session has regions of one device only");
   }
-  const std::uint64_t size = (**allocation).size_bytes;
+  const std::uint64_t size = allocation.size_bytes;
   if (wanted.allocation_bytes != size) {
-    return refuse(make_error(Code::bad_argument,
-                             "allocation_bytes = " + std::to_string(wanted.allocation_bytes) +
-                                 ": the device says " + std::to_string(size)));
+    return make_error(Code::bad_argument,
+                      "allocation_bytes = " + std::to_string(wanted.allocation_bytes) +
+                          ": the device says " + std::to_string(size));
   }
   if (wanted.offset_bytes > size) {
-    return refuse(wrong_export("region offset_bytes", wanted.offset_bytes, size));
+    return wrong_export("region offset_bytes", wanted.offset_bytes, size);
   }
   if (wanted.size_bytes > size - wanted.offset_bytes) {
-    return refuse(wrong_export("region size_bytes", wanted.size_bytes, size - wanted.offset_bytes));
+    return wrong_export("region size_bytes", wanted.size_bytes, size - wanted.offset_bytes);
   }
   if (owner.events.empty()) {
-    if (auto opened = open_events(owner, wanted); !opened) {
-      return refuse(opened.error());
-    }
+    HC_TRY_VOID(open_events(owner, wanted));
   }
   const std::uint64_t offset = HC_MUTANT(region_offset_dropped) ? 0 : wanted.offset_bytes;
   return make_mapping(key, {wanted.owner, id},
-                      {(**allocation).base + offset, wanted.size_bytes, *device, owner.events});
+                      {allocation.base + offset, wanted.size_bytes, device, owner.events});
 }
 
-void CudaKeeper::do_open(std::uint64_t ticket, MappingId id, const DeviceExport& wanted) {
+void CudaKeeper::do_open(std::uint64_t ticket, MappingId id, DeviceExport& wanted) {
   auto mapping = try_open(id, wanted);
-  CudaOpened opened{ticket, id, nullptr, {}};
+  CudaOpened opened{ticket, id, nullptr, {}, std::move(wanted.fds)};
   if (mapping) {
     opened.mapping = std::move(*mapping);
   } else {
@@ -292,7 +326,7 @@ void CudaKeeper::close(const Key& key, std::uint64_t owner) {
   const std::shared_ptr<CudaDevice> device = found->second.device;
   const CurrentContext current(device->context());
   if (--found->second.users == 0 || HC_MUTANT(shared_mapping_closed)) {
-    static_cast<void>(device->driver()->ipc_close_mem(found->second.base));
+    close_allocation(found->second);
     if (found->second.users == 0) {
       allocations_.erase(found);
       open_count_.fetch_sub(1, std::memory_order_relaxed);

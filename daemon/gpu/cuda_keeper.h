@@ -9,6 +9,7 @@
 //   - one allocation is opened once, whoever names it how often, and closed once: drivers have been
 //     seen to end all mappings of it with the first close. What names it is its handle together
 //     with the driver's number of it, because a handle may come again after a free
+//   - chunks have no name: each export of them is mapped by itself, and the driver counts
 #pragma once
 
 #include <atomic>
@@ -50,11 +51,13 @@ class CudaKeeper {
   std::uint32_t open_count() const { return open_count_.load(std::memory_order_relaxed); }
 
  private:
-  using Key = std::tuple<Uuid, IpcHandle, std::uint64_t>;  // device, handle, buffer
+  // Device, handle, buffer; of chunks, the number of their import, which is 0 for a handle.
+  using Key = std::tuple<Uuid, IpcHandle, std::uint64_t, std::uint64_t>;
   struct Allocation {
     std::shared_ptr<CudaDevice> device;
     CuAddress base = 0;
     std::uint64_t size_bytes = 0;
+    bool is_chunks = false;
     std::uint32_t users = 0;
   };
   struct Owner {
@@ -74,11 +77,18 @@ class CudaKeeper {
 
   void post(std::function<void()> work);
   void run() HC_COPIER;
-  void do_open(std::uint64_t ticket, MappingId id, const DeviceExport& wanted);
+  void do_open(std::uint64_t ticket, MappingId id, DeviceExport& wanted);
   Result<CudaMappingPtr> try_open(MappingId id, const DeviceExport& wanted);
   Result<std::shared_ptr<CudaDevice>> device_of(const Uuid& uuid);
   Result<Allocation*> allocation_of(const Key& key, const DeviceExport& wanted,
                                     const std::shared_ptr<CudaDevice>& device);
+  static Result<Allocation> open_handle(const DeviceExport& wanted,
+                                        const std::shared_ptr<CudaDevice>& device);
+  static Result<Allocation> open_chunks(const DeviceExport& wanted,
+                                        const std::shared_ptr<CudaDevice>& device);
+  Result<CudaMappingPtr> make_region(const Key& key, MappingId id, const DeviceExport& wanted,
+                                     const Allocation& allocation);
+  static void close_allocation(const Allocation& allocation);
   Result<void> open_events(Owner& owner, const DeviceExport& wanted);
   bool is_stale(const Key& key) const;
   // Told of by its number when it is closed.
@@ -101,6 +111,7 @@ class CudaKeeper {
   std::map<Uuid, std::shared_ptr<CudaDevice>> devices_;
   std::map<Key, Allocation> allocations_;
   std::map<std::uint64_t, Owner> owners_;
+  std::uint64_t imports_ = 0;  // of chunks
   std::vector<Arena> arenas_;
   std::thread thread_;
 };

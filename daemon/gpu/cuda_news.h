@@ -6,11 +6,13 @@
 
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "daemon/gpu/copier.h"
 #include "daemon/os/work_queue.h"
 #include "shm/gpu/copy_sink.h"
 #include "shm/gpu/cuda_mapping.h"
+#include "shm/unique_fd.h"
 
 namespace hc {
 
@@ -19,6 +21,7 @@ struct CudaOpened {
   MappingId id = kHostMapping;
   CudaMappingPtr mapping;  // null: `error` says why
   Error error{};
+  std::vector<UniqueFd> spent{};  // descriptors of the export
 };
 
 // The mapping is no more.

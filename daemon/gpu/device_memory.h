@@ -13,18 +13,22 @@
 #include "daemon/gpu/copier.h"
 #include "proto/handshake.h"
 #include "proto/ids.h"
+#include "shm/unique_fd.h"
 
 namespace hc {
 
-// What a client says of an allocation that it exports, and of its region in it.
+// What a client says of memory that it exports, and of its region in it.
 struct DeviceExport {
   std::uint64_t owner = 0;              // the session; never the same again
   Uuid device{};
-  IpcHandle handle{};
-  std::uint64_t buffer = 0;             // the driver's number of the allocation, never reused
+  ExportKind kind = ExportKind::legacy;
+  IpcHandle handle{};                   // legacy
+  std::uint64_t buffer = 0;             // legacy: the driver's number of it, never reused
+  std::vector<RegionChunk> chunks;      // vmm: they follow each other, and fill allocation_bytes
+  std::vector<UniqueFd> fds;            // vmm: of each chunk
   std::uint32_t registration = 0;       // the client's count of registrations
   std::uint64_t allocation_bytes = 0;
-  std::uint64_t offset_bytes = 0;       // of the region in the allocation
+  std::uint64_t offset_bytes = 0;       // of the region in the allocation, or the chunks
   std::uint64_t size_bytes = 0;
   std::vector<IpcHandle> events;        // one per operation slot; none: the owner gave them before
 };
@@ -35,6 +39,9 @@ struct DeviceOpened {
   bool has_events = false;              // its client can say when its own work is done
   Code code = Code::ok;                 // else nothing is open
   std::string text;                     // why
+  // What came with the export and is of no use any more. Who closes it may have to wait: whatever
+  // the client sent, it need not be memory.
+  std::vector<UniqueFd> spent{};
 };
 
 class DeviceMemory {

@@ -13,11 +13,15 @@ namespace hc {
 namespace {
 
 Result<void> check_region_file(const RegionBody& body, const std::vector<UniqueFd>& fds) {
-  const std::size_t wanted = body.is_cuda() || body.is_rank() ? 0 : 1;
-  if (fds.size() != wanted) {
+  if (fds.size() != body.fd_count()) {
+    const bool is_host = !body.is_cuda() && !body.is_rank();
+    const std::string needs = is_host               ? "one memory file"
+                              : body.fd_count() == 0 ? "none"
+                                                     : std::to_string(body.fd_count()) +
+                                                           ", one for each chunk";
     return make_error(Code::bad_argument, "register_region: came with " +
-                                              std::to_string(fds.size()) + " descriptors, needs " +
-                                              (wanted == 0 ? "none" : "one memory file"));
+                                              std::to_string(fds.size()) +
+                                              " descriptors, needs " + needs);
   }
   return {};
 }
@@ -149,7 +153,7 @@ void SessionServer::register_region(Session& session, const MessageHeader& heade
     return;
   }
   if (parsed->is_cuda()) {
-    if (auto begun = open_region(session, header, *parsed, std::move(*region)); !begun) {
+    if (auto begun = open_region(session, header, *parsed, std::move(*region), fds); !begun) {
       reply(session, header, begun);
     }
     return;  // answered when it is open

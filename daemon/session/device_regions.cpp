@@ -32,20 +32,32 @@ Result<void> SessionServer::check_region_is_free(const Session& session,
 }
 
 Result<void> SessionServer::open_region(Session& session, const MessageHeader& header,
-                                        const RegionBody& body, EngineRegion judged) {
+                                        const RegionBody& body, EngineRegion judged,
+                                        std::vector<UniqueFd>& fds) {
   HC_TRY_VOID(check_devices());
+  // So a session never holds more of our descriptors than one message brings.
+  const bool has_fds = !fds.empty();
+  if (has_fds && std::any_of(session.pending_regions.begin(), session.pending_regions.end(),
+                             [](const Session::PendingRegion& at) { return at.has_fds; })) {
+    return make_error(Code::busy, "chunks of another region are being opened");
+  }
   const RegionRequest& request = body.request;
   DeviceExport wanted;
   wanted.owner = session.serial;
   wanted.device = request.device;
+  wanted.kind = static_cast<ExportKind>(request.export_kind);
   wanted.handle = request.ipc_handle;
+  wanted.chunks = body.chunks;
+  wanted.fds = std::move(fds);
   wanted.buffer = request.buffer;
   wanted.registration = request.registration;
   wanted.allocation_bytes = request.allocation_bytes;
   wanted.offset_bytes = request.offset_bytes;
   wanted.size_bytes = request.size_bytes;
   wanted.events = body.events;
-  session.pending_regions.push_back({header.request_id, request.region, std::move(judged)});
+  fds.clear();
+  session.pending_regions.push_back(
+      {header.request_id, request.region, has_fds, std::move(judged)});
   options_.devices->open(region_ticket(session, request.region), std::move(wanted));
   return {};
 }
@@ -88,7 +100,8 @@ void SessionServer::take_opened() {
   take_closed();
   opened_.clear();
   options_.devices->poll_opened(opened_);
-  for (const DeviceOpened& opened : opened_) {
+  for (DeviceOpened& opened : opened_) {
+    descriptors_.dispose(opened.spent);
     Session* const session = by_serial(opened.ticket / kRegionsPerSession);
     const auto region = static_cast<std::uint32_t>(opened.ticket % kRegionsPerSession);
     bool taken = false;

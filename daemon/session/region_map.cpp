@@ -63,36 +63,54 @@ Result<void> judge_layout(const LayoutRequest& layout, std::span<const LayoutRun
   return {};
 }
 
-}  // namespace
-
-Result<RegionBody> parse_region(std::span<const std::uint8_t> body) {
-  RegionBody out;
-  if (!take(body, out.request)) {
-    return make_error(Code::bad_argument, "register_region: the message is too short");
+// What of its memory a cuda region names, and no other region.
+Result<void> judge_export(const RegionBody& body) {
+  const RegionRequest& request = body.request;
+  const auto kind = static_cast<ExportKind>(request.export_kind);
+  const bool is_vmm = body.is_cuda() && kind == ExportKind::vmm;
+  if (body.is_cuda() && !is_vmm && kind != ExportKind::legacy) {
+    return out_of_range("export_kind", request.export_kind, "1 (legacy) or 2 (vmm)");
   }
-  const RegionRequest& request = out.request;
+  if (!body.is_cuda() && kind != ExportKind::none) {
+    return out_of_range("export_kind", request.export_kind, "0 of a region that is not cuda");
+  }
+  if (is_vmm ? request.chunk_count == 0 || request.chunk_count > kChunksPerRegionMax
+             : request.chunk_count != 0) {
+    return out_of_range("chunk_count", request.chunk_count,
+                        is_vmm ? "1.." + std::to_string(kChunksPerRegionMax)
+                               : "0 of a region without chunks");
+  }
+  if (is_vmm && (request.ipc_handle != IpcHandle{} || request.buffer != 0)) {
+    return make_error(Code::bad_argument, "ipc_handle, buffer: must be zero of a vmm region");
+  }
+  return {};
+}
+
+Result<void> judge_head(const RegionBody& body) {
+  const RegionRequest& request = body.request;
   if (request.region >= kRegionsPerSession) {
-    return out_of_range("region", request.region,
-                        "0.." + std::to_string(kRegionsPerSession - 1));
+    return out_of_range("region", request.region, "0.." + std::to_string(kRegionsPerSession - 1));
   }
   const bool is_host = request.region_kind == static_cast<std::uint16_t>(RegionKind::host);
-  if (!is_host && !out.is_cuda() && !out.is_rank()) {
+  if (!is_host && !body.is_cuda() && !body.is_rank()) {
     return out_of_range("region_kind", request.region_kind, "1 (host), 2 (cuda) or 3 (rank)");
   }
-  const bool has_events = out.is_cuda() && request.event_count == kOpSlotsPerSession;
+  const bool has_events = body.is_cuda() && request.event_count == kOpSlotsPerSession;
   if (request.event_count != 0 && !has_events) {
     return out_of_range("event_count", request.event_count,
                         "0 or, of a cuda region, " + std::to_string(kOpSlotsPerSession));
   }
-  if (request.reserved != 0) {
-    return out_of_range("reserved", request.reserved, "0");
-  }
+  HC_TRY_VOID(judge_export(body));
   if (request.layout_count == 0 || request.layout_count > kKindsMax) {
-    return out_of_range("layout_count", request.layout_count,
-                        "1.." + std::to_string(kKindsMax));
+    return out_of_range("layout_count", request.layout_count, "1.." + std::to_string(kKindsMax));
   }
+  return {};
+}
+
+// Returns how many runs they announce.
+Result<std::size_t> take_layouts(std::span<const std::uint8_t>& body, RegionBody& out) {
   std::size_t runs = 0;
-  for (std::uint16_t i = 0; i < request.layout_count; ++i) {
+  for (std::uint16_t i = 0; i < out.request.layout_count; ++i) {
     LayoutRequest layout{};
     if (!take(body, layout)) {
       return make_error(Code::bad_argument, "register_region: the layouts are cut short");
@@ -108,21 +126,66 @@ Result<RegionBody> parse_region(std::span<const std::uint8_t> body) {
     runs += layout.run_count;
     out.layouts.push_back(layout);
   }
-  const std::size_t run_bytes = runs * sizeof(LayoutRun);
-  const std::size_t fixed_bytes = run_bytes + request.event_count * sizeof(IpcHandle);
+  return runs;
+}
+
+template <typename T>
+void take_array(std::span<const std::uint8_t>& body, std::size_t count, std::vector<T>& out) {
+  out.resize(count);
+  if (count > 0) {
+    std::memcpy(out.data(), body.data(), count * sizeof(T));
+    body = body.subspan(count * sizeof(T));
+  }
+}
+
+// Without a gap or an overlap, and nothing left over: what is mapped is what the sizes say.
+Result<void> judge_chunks(const RegionBody& body) {
+  const std::uint64_t all = body.request.allocation_bytes;
+  std::uint64_t end = 0;
+  for (std::size_t i = 0; i < body.chunks.size(); ++i) {
+    const RegionChunk& chunk = body.chunks[i];
+    const std::string field = "chunks[" + std::to_string(i) + "].";
+    if (chunk.offset_bytes != end) {
+      return out_of_range(field + "offset_bytes", chunk.offset_bytes,
+                          std::to_string(end) + ", the end of the chunks before it");
+    }
+    if (chunk.size_bytes == 0 || chunk.size_bytes > all - end) {
+      return out_of_range(field + "size_bytes", chunk.size_bytes,
+                          "1.." + std::to_string(all - end) + ", within allocation_bytes");
+    }
+    end += chunk.size_bytes;
+  }
+  if (!body.chunks.empty() && end != all) {
+    return out_of_range("allocation_bytes", all, std::to_string(end) + ", the sum of the chunks");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<RegionBody> parse_region(std::span<const std::uint8_t> body) {
+  RegionBody out;
+  if (!take(body, out.request)) {
+    return make_error(Code::bad_argument, "register_region: the message is too short");
+  }
+  HC_TRY_VOID(judge_head(out));
+  const auto runs = take_layouts(body, out);
+  HC_TRY(runs);
+  const RegionRequest& request = out.request;
+  const std::size_t fixed_bytes = *runs * sizeof(LayoutRun) +
+                                  request.event_count * sizeof(IpcHandle) +
+                                  request.chunk_count * sizeof(RegionChunk);
   const std::size_t text_bytes = out.is_rank() ? kReasonBytesMax : 0;
   if (body.size() < fixed_bytes || body.size() > fixed_bytes + text_bytes) {
-    return make_error(Code::bad_argument, "register_region: " + std::to_string(runs) +
+    return make_error(Code::bad_argument, "register_region: " + std::to_string(*runs) +
                                               " runs announced, " + std::to_string(body.size()) +
                                               " bytes sent");
   }
-  out.runs.resize(runs);
-  std::memcpy(out.runs.data(), body.data(), run_bytes);
-  out.events.resize(request.event_count);
-  if (has_events) {
-    std::memcpy(out.events.data(), body.data() + run_bytes, fixed_bytes - run_bytes);
-  }
-  out.reason.assign(body.begin() + static_cast<std::ptrdiff_t>(fixed_bytes), body.end());
+  take_array(body, *runs, out.runs);
+  take_array(body, request.event_count, out.events);
+  take_array(body, request.chunk_count, out.chunks);
+  out.reason.assign(body.begin(), body.end());
+  HC_TRY_VOID(judge_chunks(out));
   return out;
 }
 

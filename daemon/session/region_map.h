@@ -30,8 +30,13 @@ struct RegionBody {
   std::vector<LayoutRequest> layouts;
   std::vector<LayoutRun> runs;
   std::vector<IpcHandle> events;
+  std::vector<RegionChunk> chunks;
   std::string reason;                   // rank: why
 
+  // Descriptors that its message must bring.
+  std::size_t fd_count() const {
+    return is_cuda() || is_rank() ? request.chunk_count : std::size_t{1};
+  }
   bool is_rank() const {
     return request.region_kind == static_cast<std::uint16_t>(RegionKind::rank);
   }

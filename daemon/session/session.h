@@ -100,6 +100,7 @@ struct Session {
   struct PendingRegion {
     std::uint64_t request_id = 0;
     std::uint32_t region = 0;
+    bool has_fds = false;              // that the device's thread still needs
     EngineRegion judged;
   };
   std::vector<PendingRegion> pending_regions;

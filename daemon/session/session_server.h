@@ -101,7 +101,7 @@ class SessionServer final : public CompletionSink {
                          std::span<const std::uint8_t> body) HC_REACTOR;
   // device_regions.cpp
   Result<void> open_region(Session& session, const MessageHeader& header, const RegionBody& body,
-                           EngineRegion judged) HC_REACTOR;
+                           EngineRegion judged, std::vector<UniqueFd>& fds) HC_REACTOR;
   Result<void> check_devices() const HC_REACTOR;
   Result<void> take_rank_region(Session& session, const RegionBody& body, EngineRegion judged)
       HC_REACTOR;

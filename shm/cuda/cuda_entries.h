@@ -89,6 +89,9 @@
         CuAddress, std::uint64_t, unsigned)                                                        \
   ENTRY(stream_wait_value64, "cuStreamWaitValue64", 11070, "cuStreamWaitValue64_v2", CuStream,     \
         CuAddress, std::uint64_t, unsigned)                                                        \
+  ENTRY(mem_alloc_async, "cuMemAllocAsync", 11020, "cuMemAllocAsync", CuAddress*, std::size_t,     \
+        CuStream)                                                                                  \
+  ENTRY(mem_free_async, "cuMemFreeAsync", 11020, "cuMemFreeAsync", CuAddress, CuStream)            \
   ENTRY(vmm_granularity, "cuMemGetAllocationGranularity", 10020, "cuMemGetAllocationGranularity",  \
         std::size_t*, const CuMemProperties*, int)                                                 \
   ENTRY(vmm_create, "cuMemCreate", 10020, "cuMemCreate", CuMemHandle*, std::size_t,                \

@@ -85,6 +85,8 @@ inline constexpr int kCuPointerRangeSize = 12;     // std::size_t
 inline constexpr int kCuPointerMapped = 13;        // truth; give an int that is 0
 inline constexpr int kCuPointerHandleTypes = 14;   // set; give a std::uint64_t that is 0
 inline constexpr int kCuPointerPool = 17;          // void*, null if of no pool
+inline constexpr int kCuPointerMappingSize = 18;   // std::size_t, of the mapping of a chunk; 12.0
+inline constexpr int kCuPointerMappingBase = 19;   // CuAddress
 inline constexpr unsigned kCuMemoryHost = 1;
 inline constexpr unsigned kCuMemoryDevice = 2;
 

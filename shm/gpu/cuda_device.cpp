@@ -25,14 +25,15 @@ bool read_uuid(const CudaDriver& driver, int ordinal, Uuid& uuid, CuDevice& devi
 }
 
 // What only people read may be missing.
-CudaDevice::Facts facts_of(const CudaDriver& driver, CuDevice device, const Uuid& uuid) {
+CudaDevice::Facts facts_of(const CudaDriver& driver, CuDevice device, int ordinal,
+                           const Uuid& uuid) {
   std::array<char, kTextBytes> name{};
   std::array<char, kTextBytes> pci{};
   static_cast<void>(driver->device_name(name.data(), kTextBytes - 1, device));
   static_cast<void>(driver->device_pci(pci.data(), kTextBytes - 1, device));
   int usable = 0;
   const CuResult asked = driver->device_attribute(&usable, kCuDeviceHostPointerUsable, device);
-  return {uuid, name.data(), pci.data(), asked == kCuSuccess && usable != 0};
+  return {uuid, name.data(), pci.data(), ordinal, asked == kCuSuccess && usable != 0};
 }
 
 }  // namespace
@@ -57,7 +58,8 @@ Result<std::shared_ptr<CudaDevice>> CudaDevice::open(const CudaDriver& driver, c
     }
     auto context = PrimaryContext::retain(driver, ordinal);
     HC_TRY(context);
-    return std::make_shared<CudaDevice>(std::move(*context), facts_of(driver, device, uuid));
+    return std::make_shared<CudaDevice>(std::move(*context),
+                                        facts_of(driver, device, ordinal, uuid));
   }
   return make_error(Code::refused,
                     "device = " + uuid_text(uuid) + ": the daemon sees " +

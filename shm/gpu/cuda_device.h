@@ -24,6 +24,7 @@ class CudaDevice {
     Uuid uuid{};
     std::string name;
     std::string pci;
+    int ordinal = 0;                   // as this process counts
     bool takes_host_addresses = true;  // of registered memory, in batches
   };
   CudaDevice(PrimaryContext context, Facts facts);

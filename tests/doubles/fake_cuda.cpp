@@ -77,6 +77,8 @@ constexpr Entry kEntries[] = {
     {"cuMemcpyBatchAsync", 12080, "cuMemcpyBatchAsync"},
     {"cuStreamWriteValue64", 11070, "cuStreamWriteValue64_v2"},
     {"cuStreamWaitValue64", 11070, "cuStreamWaitValue64_v2"},
+    {"cuMemAllocAsync", 11020, "cuMemAllocAsync"},
+    {"cuMemFreeAsync", 11020, "cuMemFreeAsync"},
     {"cuMemGetAllocationGranularity", 10020, "cuMemGetAllocationGranularity"},
     {"cuMemCreate", 10020, "cuMemCreate"},
     {"cuMemRelease", 10020, "cuMemRelease"},

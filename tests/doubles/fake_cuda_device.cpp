@@ -43,7 +43,7 @@ int attribute(int kind, int of) {
     case 102:
       return has_vmm;  // cuMemCreate
     case 103:
-      return has_vmm;  // its descriptors
+      return has_vmm * (plan.setting("no_posix_fd", 0) == 0 ? 1 : 0);  // its descriptors
     case 122:
       return 1;  // 64-bit values
     case 125:

@@ -30,6 +30,12 @@ int give(void* data, Value value) {
   return 0;
 }
 
+// Attributes that drivers before 12.0 do not have.
+bool knows_mappings() { return device().plan.setting("version", 12'999) >= 12'000; }
+
+// Stands for the one pool of each device.
+char pool = 0;
+
 int device_attribute(void* data, int kind, std::uint64_t address, const FakeRange& range) {
   const bool is_mapped = range.kind == FakeRange::Kind::mapped;
   int on_machine = 0;
@@ -59,7 +65,11 @@ int device_attribute(void* data, int kind, std::uint64_t address, const FakeRang
       device().vmm.properties(range.handle, &on_machine, &handle_types);
       return give(data, static_cast<std::uint64_t>(handle_types));
     case 17:
-      return give(data, static_cast<void*>(nullptr));
+      return give(data, range.kind == FakeRange::Kind::pooled ? &pool : nullptr);
+    case 18:
+      return knows_mappings() ? give(data, range.bytes) : hc::fake::kInvalidValue;
+    case 19:
+      return knows_mappings() ? give(data, range.begin) : hc::fake::kInvalidValue;
     default:
       return hc::fake::kInvalidValue;
   }
@@ -124,6 +134,33 @@ HC_FAKE_EXPORT int cuMemFree_v2(unsigned long long address) {
   if (answer != 0) return answer;
   const auto range = device().memory.find(address);
   if (!range || range->begin != address || range->kind != FakeRange::Kind::allocated) {
+    return hc::fake::kInvalidValue;
+  }
+  device().streams.wait_for_all();
+  device().memory.release(address);
+  return 0;
+}
+
+// Done before the call returns, and a free waits for all streams: a stronger order than the real.
+HC_FAKE_EXPORT int cuMemAllocAsync(unsigned long long* address, std::size_t bytes, void* stream) {
+  const int answer = device().enter_context("cuMemAllocAsync");
+  if (answer != 0) return answer;
+  if (device().streams.find(stream) == nullptr) return hc::fake::kInvalidHandle;
+  FakeRange range = FakeDevice::new_range();
+  range.kind = FakeRange::Kind::pooled;
+  std::uint64_t made = 0;
+  const int allocated = device().memory.allocate(range, bytes, current_on_machine(),
+                                                 address == nullptr ? nullptr : &made);
+  if (allocated == 0) *address = made;
+  return allocated;
+}
+
+HC_FAKE_EXPORT int cuMemFreeAsync(unsigned long long address, void* stream) {
+  const int answer = device().enter_context("cuMemFreeAsync");
+  if (answer != 0) return answer;
+  const auto range = device().memory.find(address);
+  if (device().streams.find(stream) == nullptr) return hc::fake::kInvalidHandle;
+  if (!range || range->begin != address || range->kind != FakeRange::Kind::pooled) {
     return hc::fake::kInvalidValue;
   }
   device().streams.wait_for_all();

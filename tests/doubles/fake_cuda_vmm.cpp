@@ -40,7 +40,8 @@ int enter_vmm(const char* name) {
 int judge(const Properties* of) {
   if (of == nullptr || of->type != 1 || of->location_type != 1) return hc::fake::kInvalidValue;
   if (!device().has_device(of->location)) return hc::fake::kInvalidDevice;
-  return (of->handle_types & ~hc::fake::kPosixFd) == 0 ? 0 : hc::fake::kNotPermitted;
+  const int may_be = device().plan.setting("no_posix_fd", 0) == 0 ? hc::fake::kPosixFd : 0;
+  return (of->handle_types & ~may_be) == 0 ? 0 : hc::fake::kNotPermitted;
 }
 
 }  // namespace

@@ -159,7 +159,6 @@ int FakeMemory::allocate(FakeRange range, std::size_t bytes, int device, std::ui
   std::memset(window.memory, 0xA5, std::min(bytes, kPatternBytes));
   range.begin = range.area_begin = device_address(window.memory);
   range.bytes = range.area_bytes = bytes;
-  range.kind = FakeRange::Kind::allocated;
   range.buffer_id = next_buffer_id_++;
   *address = range.begin;
   ranges_[range.begin] = std::move(range);

@@ -42,7 +42,7 @@ struct FakeFile {
 };
 
 struct FakeRange {
-  enum class Kind { allocated, imported, mapped };
+  enum class Kind { allocated, pooled, imported, mapped };
 
   std::uint64_t begin = 0;
   std::size_t bytes = 0;  // as asked for
@@ -69,7 +69,7 @@ class FakeMemory {
   bool charge(int device, std::size_t bytes);
   void discharge(int device, std::size_t bytes);
 
-  // `range`: context and ordinal; the rest is filled in.
+  // `range`: context, ordinal and kind; the rest is filled in.
   int allocate(FakeRange range, std::size_t bytes, int device, std::uint64_t* address);
   void release(std::uint64_t address);
   int import(FakeRange range, std::shared_ptr<FakeFile> file, std::size_t bytes,

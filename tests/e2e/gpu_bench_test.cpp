@@ -18,12 +18,13 @@ using Words = std::vector<std::string>;
 struct Driver {
   const char* transfer;
   const char* plan;
+  const char* device = "cuda";
 };
 
 nlohmann::json report_of(Words words, const Driver& driver) {
   const TempDir folder;
-  const Words own{"--device", "cuda",  "--transfer", driver.transfer,
-                  "--json",   "--dir", folder.str()};
+  const Words own{"--device", driver.device, "--transfer", driver.transfer,
+                  "--json",   "--dir",       folder.str()};
   words.insert(words.end(), own.begin(), own.end());
   const Outcome outcome = run_program(
       "cachectl", words,
@@ -39,8 +40,10 @@ nlohmann::json report_of(Words words, const Driver& driver) {
 TEST_CASE("a replay from device memory loads the right bytes, before and after a restart") {
   const Driver driver = GENERATE(Driver{"ipc", "version=13000"}, Driver{"auto", "devices=2"},
                                  Driver{"rank", "version=13000"},
-                                 Driver{"rank", "version=12010,no_ipc=1,no_vmm=1"});
-  INFO(driver.transfer << " " << driver.plan);
+                                 Driver{"rank", "version=12010,no_ipc=1,no_vmm=1"},
+                                 Driver{"ipc", "version=13000", "cuda-chunks"},
+                                 Driver{"auto", "devices=2", "cuda-sealed"});
+  INFO(driver.device << " " << driver.transfer << " " << driver.plan);
 
   const nlohmann::json report = report_of(
       {"bench", "replay", "--synthetic", "users=20,turns=5", "--ranks", "2", "--runs", "7",

@@ -31,7 +31,7 @@ TEST_CASE("A rank killed while its copies run, or never can, leaves nothing behi
   const Holdings baseline = watch.look();
   const long all = scene.count("copies") + 8 * 4 * 3;  // a slow test may come when they are done
   FakeLine line;
-  Child rank([&] { return store_and_stay(line, scene, death.rank); });
+  Child rank([&] { return store_and_stay(line, scene.rank_options(), death.rank); });
   line.be_parent();
   REQUIRE(line.wait());
   REQUIRE(scene.count("mappings") == 1);
@@ -106,7 +106,7 @@ TEST_CASE("Ranks that come and are killed at any moment leave nothing behind") {
 TEST_CASE("A stop does not wait for an event that is never reached, and closes what is open") {
   GpuScene scene;
   FakeLine line;
-  Child rank([&] { return store_and_stay(line, scene, "stream_stall@1=1"); });
+  Child rank([&] { return store_and_stay(line, scene.rank_options(), "stream_stall@1=1"); });
   line.be_parent();
   REQUIRE(line.wait());
   REQUIRE(scene.count("mappings") == 1);

@@ -52,6 +52,7 @@ DeviceRegion plausible(std::uint32_t number) {
   region.request.allocation_bytes = kPayloadBytes;
   region.request.buffer = 1;
   region.request.event_count = kOpSlotsPerSession;
+  region.request.export_kind = static_cast<std::uint16_t>(ExportKind::legacy);
   region.events.resize(kOpSlotsPerSession);
   return region;
 }
@@ -111,8 +112,10 @@ std::vector<WrongRegion> wrong_regions() {
       {"a region of no number", [](DeviceRegion& r) { r.request.region = 16; }, "region = 16"},
       {"a kind of memory that there is not", [](DeviceRegion& r) { r.request.region_kind = 4; },
        "region_kind = 4"},
-      {"spare bytes that are set", [](DeviceRegion& r) { r.request.reserved = 1; },
-       "reserved = 1"},
+      {"an export of no kind", [](DeviceRegion& r) { r.request.export_kind = 0; },
+       "export_kind = 0"},
+      {"chunks of an allocation", [](DeviceRegion& r) { r.request.chunk_count = 1; },
+       "chunk_count = 1"},
       {"host memory with events", [](DeviceRegion& r) { r.request.region_kind = 1; },
        "event_count = 64"},
       {"rows that are not there", [](DeviceRegion& r) { r.request.rows = 1000; }, ""},

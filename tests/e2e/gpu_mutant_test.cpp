@@ -25,11 +25,13 @@ TEST_CASE("Each small bug of the copies is seen by its story") {
 }
 
 TEST_CASE("Each small bug at the end of a session leaves something open in the driver") {
-  for (const char* mutant : {"awaits_not_cancelled", "owner_events_kept"}) {
+  for (const char* mutant : {"awaits_not_cancelled", "owner_events_kept", "chunks_kept"}) {
     INFO(mutant);
     GpuScene scene({.mutant = mutant});
+    RankOptions options = scene.rank_options();
+    options.device = BenchDevice::cuda_chunks;
     FakeLine line;
-    Child rank([&] { return store_and_stay(line, scene, "stream_stall@1=1"); });
+    Child rank([&] { return store_and_stay(line, options, "stream_stall@1=1"); });
     line.be_parent();
     REQUIRE(line.wait());
     rank.kill_now();

@@ -3,6 +3,7 @@
 #include "e2e/gpu_scene.h"
 
 #include <array>
+#include <utility>
 
 #include "e2e/process.h"
 #include "support/catch.h"
@@ -25,10 +26,10 @@ void warm_up(GpuScene& scene) {
 }
 
 // Stores, says so, and waits for the end.
-int store_and_stay(FakeLine& line, const GpuScene& scene, const std::string& plan) {
+int store_and_stay(FakeLine& line, RankOptions options, const std::string& plan) {
   line.be_child();
   use_stand_in(plan);
-  Rank rank(scene.rank_options());
+  Rank rank(std::move(options));
   HC_EXPECT(rank.open() == HICACHE_OK);
   std::array<std::uint64_t, 8> ops{};
   for (std::uint32_t i = 0; i < ops.size(); ++i) {

@@ -40,6 +40,7 @@ class GpuScene {
   GpuScene& operator=(const GpuScene&) = delete;
 
   DaemonProcess& daemon() { return daemon_; }
+  const DaemonProcess& daemon() const { return daemon_; }
   RankOptions rank_options(const std::string& group = "engine") const {
     RankOptions options;
     options.socket = daemon_.client_socket();
@@ -56,7 +57,10 @@ class GpuScene {
     return cuda_report(reports_.str(), pid, what);
   }
   // Nothing of any client is open in the driver.
-  bool is_clean() const { return count("mappings") == 0 && count("opened_events") == 0; }
+  bool is_clean() const {
+    return count("mappings") == 0 && count("opened_events") == 0 && count("maps") == 0 &&
+           count("reservations") == 0 && count("handles") == 0;
+  }
 
  private:
   DaemonOptions options_of(const GpuPlan& plan) const {
@@ -83,6 +87,6 @@ class GpuScene {
 void warm_up(GpuScene& scene);
 
 // Of a forked process: begins eight stores, says so, and waits for the end.
-int store_and_stay(FakeLine& line, const GpuScene& scene, const std::string& plan);
+int store_and_stay(FakeLine& line, RankOptions options, const std::string& plan);
 
 }  // namespace hc::test

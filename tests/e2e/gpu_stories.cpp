@@ -91,6 +91,21 @@ int load_while_lost(const GpuScene& scene, RankOptions options) {
   return 0;
 }
 
+// Rows in five chunks of memory that has no handle, and runs that go over their borders.
+int store_from_chunks(const GpuScene& scene, RankOptions options) {
+  options.device = BenchDevice::cuda_chunks;
+  options.transfer = HICACHE_TRANSFER_IPC;
+  options.rows = 400;
+  Rank rank(std::move(options));
+  HC_EXPECT(rank.open() == HICACHE_OK);
+  HC_EXPECT(scene.count("mappings") == 0 && scene.count("maps") == 5);
+  HC_EXPECT(rank.store({10, 150, 0}).code == HICACHE_OK);
+  HC_EXPECT(rank.store({500, 100, 300}).code == HICACHE_OK);
+  HC_EXPECT(load_and_compare(rank, {10, 150, 190}) == 0);
+  HC_EXPECT(load_and_compare(rank, {500, 100, 0}) == 0);
+  return 0;
+}
+
 // A region by hand, at a place in an allocation that another one shares.
 hicache_code register_part(hicache_client* client, std::uint32_t number, CuAddress address,
                            std::uint32_t payload_bytes) {
@@ -153,6 +168,8 @@ const std::vector<Story>& gpu_stories() {
       {"copies that are slow", "version=13000,stream_delay_us=60000", "", store_and_load,
        {"copy_done_when_issued"}},
       {"rows inside an allocation", "", "", store_and_load, {"region_offset_dropped"}},
+      {"rows in several chunks", "", "", store_from_chunks,
+       {"chunks_swapped", "region_offset_dropped"}, 16U << 20},
       {"weights that change", "version=13000,stream_delay_us=2000", "stream_delay_us=2000",
        switch_weights, {}},
       {"batches that are refused", "version=13000,cuMemcpyBatchAsync=1", "", store_and_load,

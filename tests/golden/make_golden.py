@@ -82,6 +82,7 @@ RUNS_PER_LAYOUT_MAX = 512
 OP_BYTES_MAX = 4 << 30
 COMPLETIONS_PER_OP = 5
 MESSAGE_FDS_MAX = 64
+CHUNKS_PER_REGION_MAX = 64
 
 # --- layouts on disk ------------------------------------------------------------------------------
 BLOB_HEADER = Layout(
@@ -181,7 +182,8 @@ REGION_REQUEST = Layout(
     ("region", "I"), ("region_kind", "H"), ("layout_count", "H"), ("offset_bytes", "Q"),
     ("size_bytes", "Q"), ("rows", "I"), ("registration", "I"), ("device", "16s"),
     ("ipc_handle", "64s"), ("allocation_bytes", "Q"), ("buffer", "Q"), ("event_count", "I"),
-    ("reserved", "I"))
+    ("export_kind", "H"), ("chunk_count", "H"))
+REGION_CHUNK = Layout(("offset_bytes", "Q"), ("size_bytes", "Q"))
 LAYOUT_REQUEST = Layout(("kind", "H"), ("run_count", "H"), ("reserved", "I"))
 LAYOUT_RUN = Layout(("offset_bytes", "Q"), ("stride_bytes", "Q"), ("length_bytes", "Q"))
 SPACE_SWITCH_REQUEST = Layout(("weight_version_bytes", "I"), ("reserved", "I"))
@@ -209,7 +211,8 @@ def layout_fingerprint():
         FRAME_REF.size, CLIENT_HEADER.size, SERVER_HEADER.size,
         STATUS_HEADER.size, STATUS_HEADER.offset("key"), STATUS_ENTRY.size,
         MESSAGE_HEADER.size, ATTACH_REQUEST.size, ATTACH_REPLY.size,
-        ARENA_INFO.size, REGION_REQUEST.size, LAYOUT_REQUEST.size, LAYOUT_RUN.size,
+        ARENA_INFO.size, REGION_REQUEST.size, REGION_REQUEST.offset("export_kind"),
+        REGION_CHUNK.size, CHUNKS_PER_REGION_MAX, LAYOUT_REQUEST.size, LAYOUT_RUN.size,
         SPACE_SWITCH_REQUEST.size, SPACE_SWITCH_REPLY.size, STATS_REPLY.size, NOTICE.size,
         BLACKBOARD_REQUEST.size, BOARD_REQUEST.size, BOARD_REPLY.size,
         REGIONS_PER_SESSION, RUNS_PER_LAYOUT_MAX, OP_BYTES_MAX, COMPLETIONS_PER_OP,
@@ -445,11 +448,27 @@ def register_cuda_region():
             region=3, region_kind=2, layout_count=1, offset_bytes=0x0000000012345600,
             size_bytes=0x0000000200000000, rows=4096, registration=7,
             device=bytes(range(0x60, 0x70)), ipc_handle=bytes(range(0x80, 0xC0)),
-            allocation_bytes=0x0000000300000000, buffer=0x1020304050607080, event_count=64),
+            allocation_bytes=0x0000000300000000, buffer=0x1020304050607080, event_count=64,
+            export_kind=1),
         LAYOUT_REQUEST.pack(kind=0, run_count=1),
         LAYOUT_RUN.pack(offset_bytes=0, stride_bytes=2561024, length_bytes=2561024),
         bytes(range(0x40, 0x80)) * OP_SLOTS,
     ]))
+
+
+def register_vmm_region():
+    """One run and no events; then two chunks, each with a descriptor."""
+    return message(4, b"".join([
+        REGION_REQUEST.pack(
+            region=4, region_kind=2, layout_count=1, offset_bytes=0x0000000000012340,
+            size_bytes=0x0000000001400000, rows=8, registration=9,
+            device=bytes(range(0x60, 0x70)), allocation_bytes=0x0000000001600000,
+            export_kind=2, chunk_count=2),
+        LAYOUT_REQUEST.pack(kind=0, run_count=1),
+        LAYOUT_RUN.pack(offset_bytes=0, stride_bytes=2561024, length_bytes=2561024),
+        REGION_CHUNK.pack(offset_bytes=0, size_bytes=0x0000000001400000),
+        REGION_CHUNK.pack(offset_bytes=0x0000000001400000, size_bytes=0x0000000000200000),
+    ]), fd_count=2)
 
 
 def space_switch():
@@ -566,6 +585,7 @@ FORMATS = {
     "arenas": arenas,
     "register_region": register_region,
     "register_cuda_region": register_cuda_region,
+    "register_vmm_region": register_vmm_region,
     "space_switch": space_switch,
     "space_switch_reply": space_switch_reply,
     "stats_reply": stats_reply,

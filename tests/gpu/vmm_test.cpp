@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// vmm_test: memory as expandable segments have it: no handle for others, copied by its own process.
+// vmm_test: memory as expandable segments have it: no handle for others, but a descriptor of each
+// chunk; and memory of pools.
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
@@ -153,6 +155,151 @@ int export_chunk(int line) {
   }
   pass_fd(line, fd);
   return 0;
+}
+
+// Three chunks, each full of its number, in one reservation; their descriptors go over the line.
+int export_chunks_and_stay(int line) {
+  const auto bench = GpuBench::make();
+  const bool has = has_vmm(*bench) && bench->attribute(kCuDeviceVmmPosixFd) == 1;
+  const std::size_t bytes = has ? chunk_bytes(*bench) : 0;
+  CuAddress area = 0;
+  for (std::size_t chunk = 0; chunk < 3; ++chunk) {
+    if (!has) {
+      pass_fd(line, -1);
+      continue;
+    }
+    HC_EXPECT(chunk != 0 || bench->driver->vmm_reserve(&area, 3 * bytes, 0, 0, 0) == 0);
+    const CuMemHandle made = new_chunk(*bench, bytes);
+    map_chunk(*bench, area + chunk * bytes, made, bytes);
+    HC_EXPECT(bench->driver->vmm_release(made) == 0);
+    HC_EXPECT(bench->fill(area + chunk * bytes, static_cast<unsigned char>(chunk + 1), bytes));
+    // As the product asks: by an address inside, and for the mapping that it lies in.
+    CuMemHandle handle = 0;
+    CuAddress base = 0;
+    std::size_t size = 0;
+    const CuAddress inside = area + chunk * bytes + 12'345;
+    HC_EXPECT(bench->driver->vmm_retain(&handle, reinterpret_cast<void*>(inside)) == 0);
+    const bool knows =
+        bench->driver->pointer_attribute(&base, kCuPointerMappingBase, inside) == 0 &&
+        bench->driver->pointer_attribute(&size, kCuPointerMappingSize, inside) == 0;
+    HC_EXPECT(bench->observe("attributes name the mapping of a chunk", knows, 1));
+    HC_EXPECT(!knows || (base == area + chunk * bytes && size == bytes));
+    HC_EXPECT(bench->driver->mem_range(&base, &size, inside) == 0);
+    HC_EXPECT(bench->observe("the address range of a chunk begins so far into its reservation",
+                             static_cast<long long>(base - area),
+                             static_cast<long long>(chunk * bytes)));
+    CuMemProperties of = {};
+    HC_EXPECT(bench->driver->vmm_properties(&of, handle) == 0);
+    HC_EXPECT((of.handle_types & kCuHandlePosixFd) != 0);
+    HC_EXPECT(of.location.type == kCuLocationDevice && of.location.id == 0);
+    int fd = -1;
+    HC_EXPECT(bench->driver->vmm_export(&fd, handle, kCuHandlePosixFd, 0) == 0);
+    HC_EXPECT(bench->driver->vmm_release(handle) == 0);
+    pass_fd(line, fd);
+    HC_EXPECT(::close(fd) == 0);
+  }
+  char done = 0;
+  HC_EXPECT(::recv(line, &done, 1, 0) == 1);
+  // What the other one has written is here.
+  HC_EXPECT(!has || bench->byte_at(area + 2 * bytes - 1) == 0x55);
+  HC_EXPECT(!has || bench->byte_at(area + 2 * bytes) == 0x55);
+  HC_EXPECT(!has || bench->byte_at(area + 2 * bytes + 1) == 3);
+  return 0;
+}
+
+TEST_CASE("chunks of another process are one region behind each other, without handles or files") {
+  CHECK(test::on_gpu([] {
+    int line[2];
+    HC_EXPECT(::socketpair(AF_UNIX, SOCK_STREAM, 0, line) == 0);
+    test::Child exporter([&] { return export_chunks_and_stay(line[1]); });
+    const auto bench = GpuBench::make();
+    const auto& driver = bench->driver;
+    const std::size_t bytes = has_vmm(*bench) ? chunk_bytes(*bench) : 0;
+    CuAddress area = 0;
+    HC_EXPECT(bytes == 0 || driver->vmm_reserve(&area, 3 * bytes, 0, 0, 0) == 0);
+    bool is_whole = bytes > 0;
+    for (std::size_t chunk = 0; chunk < 3; ++chunk) {
+      const int fd = take_fd(line[0]);
+      is_whole = is_whole && fd >= 0;
+      if (!is_whole) {
+        continue;
+      }
+      CuMemHandle handle = 0;
+      CuMemProperties of = {};
+      HC_EXPECT(driver->vmm_import(&handle, reinterpret_cast<void*>(std::intptr_t{fd}),
+                                   kCuHandlePosixFd) == 0);
+      HC_EXPECT(driver->vmm_properties(&of, handle) == 0);
+      HC_EXPECT(of.location.type == kCuLocationDevice && of.location.id == 0);
+      HC_EXPECT(driver->vmm_map(area + chunk * bytes, bytes, 0, handle, 0) == 0);
+      HC_EXPECT(driver->vmm_release(handle) == 0 && ::close(fd) == 0);
+    }
+    if (is_whole) {
+      HC_EXPECT(driver->vmm_set_access(area, 3 * bytes, &kReadWrite, 1) == 0);
+      for (std::size_t chunk = 0; chunk < 3; ++chunk) {
+        HC_EXPECT(bench->byte_at(area + chunk * bytes) == static_cast<int>(chunk + 1));
+        HC_EXPECT(bench->byte_at(area + (chunk + 1) * bytes - 1) == static_cast<int>(chunk + 1));
+      }
+      HC_EXPECT(bench->fill(area + 2 * bytes - 1, 0x55, 2));  // over a border
+    }
+    HC_EXPECT(::send(line[0], "d", 1, MSG_NOSIGNAL) == 1);
+    HC_EXPECT(exporter.wait() == 0);
+    HC_EXPECT(bench->observe("chunks are exported and mapped", is_whole, 1));
+    if (is_whole) {
+      HC_EXPECT(bench->byte_at(area + 1) == 1);  // its process is gone
+      HC_EXPECT(driver->vmm_unmap(area, 3 * bytes) == 0);
+      HC_EXPECT(driver->vmm_address_free(area, 3 * bytes) == 0);
+    }
+    return 0;
+  }));
+}
+
+TEST_CASE("what was not made to be exported has no descriptor; what is no export is no memory") {
+  CHECK(test::on_gpu([] {
+    const auto bench = GpuBench::make();
+    if (!has_vmm(*bench)) {
+      return 0;
+    }
+    CuMemProperties of = chunk_properties();
+    of.handle_types = 0;
+    CuMemHandle handle = 0;
+    HC_EXPECT(bench->driver->vmm_create(&handle, chunk_bytes(*bench), &of, 0) == 0);
+    CuMemProperties said = {};
+    HC_EXPECT(bench->driver->vmm_properties(&said, handle) == 0 && said.handle_types == 0);
+    int fd = -1;
+    const CuResult exported = bench->driver->vmm_export(&fd, handle, kCuHandlePosixFd, 0);
+    HC_EXPECT(exported != kCuSuccess);
+    HC_EXPECT(bench->observe("exporting a chunk that may not leave answers", exported, 1));
+    int pair[2];
+    HC_EXPECT(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    CuMemHandle imported = 0;
+    const CuResult result = bench->driver->vmm_import(
+        &imported, reinterpret_cast<void*>(std::intptr_t{pair[0]}), kCuHandlePosixFd);
+    HC_EXPECT(result != kCuSuccess);
+    HC_EXPECT(bench->observe("importing what is no export answers", result, kCuUnknown));
+    return 0;
+  }));
+}
+
+TEST_CASE("memory of a pool names its pool, and has no legacy handle") {
+  CHECK(test::on_gpu([] {
+    const auto bench = GpuBench::make();
+    CuAddress pooled = 0;
+    const auto& alloc = bench->driver->mem_alloc_async;
+    const bool has_pools =
+        alloc != nullptr && alloc(&pooled, 1 << 20, bench->stream) == kCuSuccess;
+    HC_EXPECT(bench->observe("memory of a pool", has_pools, 1));
+    if (has_pools) {
+      HC_EXPECT(bench->settled() == kCuSuccess);
+      void* pool = nullptr;
+      int legacy = 0;
+      const auto& ask = bench->driver->pointer_attribute;
+      HC_EXPECT(ask(&pool, kCuPointerPool, pooled) == 0 && pool != nullptr);
+      HC_EXPECT(ask(&legacy, kCuPointerLegacyIpc, pooled) == 0 && legacy == 0);
+      HC_EXPECT(ask(&pool, kCuPointerPool, bench->new_memory(4096)) != 0 || pool == nullptr);
+      HC_EXPECT(bench->driver->mem_free_async(pooled, bench->stream) == 0);
+    }
+    return 0;
+  }));
 }
 
 TEST_CASE("a chunk goes to another process by a descriptor, and outlives its own") {

@@ -151,6 +151,7 @@ TEST_CASE("Golden bytes: a region of a GPU, with its events") {
   region.allocation_bytes = 0x0000000300000000;
   region.buffer = 0x1020304050607080;
   region.event_count = kOpSlotsPerSession;
+  region.export_kind = static_cast<std::uint16_t>(ExportKind::legacy);
   Message message(MessageType::register_region);
   message.add(region).add(LayoutRequest{0, 1, 0}).add(LayoutRun{0, 2561024, 2561024});
   for (std::uint32_t slot = 0; slot < kOpSlotsPerSession; ++slot) {
@@ -158,6 +159,27 @@ TEST_CASE("Golden bytes: a region of a GPU, with its events") {
   }
 
   CHECK(message.bytes() == golden("register_cuda_region"));
+}
+
+TEST_CASE("Golden bytes: a region in two chunks of memory that has no handle") {
+  RegionRequest region{};
+  region.region = 4;
+  region.region_kind = static_cast<std::uint16_t>(RegionKind::cuda);
+  region.layout_count = 1;
+  region.offset_bytes = 0x0000000000012340;
+  region.size_bytes = 0x0000000001400000;
+  region.rows = 8;
+  region.registration = 9;
+  region.device = counting_from<16>(0x60);
+  region.allocation_bytes = 0x0000000001600000;
+  region.export_kind = static_cast<std::uint16_t>(ExportKind::vmm);
+  region.chunk_count = 2;
+  Message message(MessageType::register_region, 2);
+  message.add(region).add(LayoutRequest{0, 1, 0}).add(LayoutRun{0, 2561024, 2561024});
+  message.add(RegionChunk{0, 0x0000000001400000});
+  message.add(RegionChunk{0x0000000001400000, 0x0000000000200000});
+
+  CHECK(message.bytes() == golden("register_vmm_region"));
 }
 
 TEST_CASE("Golden bytes: a space switch and its reply") {

@@ -45,7 +45,8 @@ TEST_CASE("Entries that are copied as words lie at their alignment") {
 TEST_CASE("A full attach message with the largest descriptor fits into one message") {
   CHECK(sizeof(MessageHeader) + sizeof(AttachRequest) + kDescriptorBytesMax <= kMessageBytesMax);
   CHECK(sizeof(MessageHeader) + sizeof(RegionRequest) + kKindsMax * sizeof(LayoutRequest) +
-            kKindsMax * kRunsPerLayoutMax * sizeof(LayoutRun) <=
+            kKindsMax * kRunsPerLayoutMax * sizeof(LayoutRun) +
+            kOpSlotsPerSession * sizeof(IpcHandle) + kChunksPerRegionMax * sizeof(RegionChunk) <=
         kMessageBytesMax);
   CHECK(sizeof(MessageHeader) + kMessageFdsMax * sizeof(ArenaInfo) <= kMessageBytesMax);
 }

@@ -36,9 +36,12 @@ TEST_CASE("an address inside an allocation is exported as its begin and an offse
     const auto exporter = DeviceExporter::open(memory + 70'001);
     HC_EXPECT(exporter);
 
-    const auto request = (*exporter)->export_region({memory + 70'001, 5'000});
+    const auto exported = (*exporter)->export_region({memory + 70'001, 5'000});
 
-    HC_EXPECT(request);
+    HC_EXPECT(exported);
+    const RegionRequest* const request = &exported->request;
+    HC_EXPECT(request->export_kind == static_cast<std::uint16_t>(ExportKind::legacy));
+    HC_EXPECT(request->chunk_count == 0 && exported->chunks.empty() && exported->fds.empty());
     HC_EXPECT(request->region_kind == static_cast<std::uint16_t>(RegionKind::cuda));
     HC_EXPECT(request->offset_bytes == 70'001);
     HC_EXPECT(request->size_bytes == 5'000);
@@ -53,7 +56,7 @@ TEST_CASE("an address inside an allocation is exported as its begin and an offse
     HC_EXPECT(bench->driver->pointer_attribute(&buffer, kCuPointerBufferId, memory) == 0);
     HC_EXPECT(request->buffer == buffer);
     HC_EXPECT(request->registration == 1);
-    HC_EXPECT((*exporter)->export_region({memory, kBytes})->registration == 2);
+    HC_EXPECT((*exporter)->export_region({memory, kBytes})->request.registration == 2);
     HC_EXPECT((*exporter)->event_handles().size() == kOpSlotsPerSession);
     return 0;
   }));
@@ -111,37 +114,6 @@ TEST_CASE("without a driver the one reason is said") {
     const auto exporter = DeviceExporter::open(0x1000);
     HC_EXPECT(!exporter && exporter.error().code == Code::unsupported);
     HC_EXPECT(says(exporter.error(), "no GPU: "));
-    return 0;
-  }));
-}
-
-// A page of cuMemCreate, mapped and accessible.
-CuAddress virtual_memory(const FakeBench& bench) {
-  const auto& driver = bench.driver;
-  constexpr std::size_t kPage = 2 << 20;
-  CuMemProperties properties{};
-  properties.type = kCuAllocationPinned;
-  properties.location = {kCuLocationDevice, 0};
-  CuMemHandle handle = 0;
-  CuAddress address = 0;
-  HC_CHECK(driver->vmm_create(&handle, kPage, &properties, 0) == kCuSuccess);
-  HC_CHECK(driver->vmm_reserve(&address, kPage, 0, 0, 0) == kCuSuccess);
-  HC_CHECK(driver->vmm_map(address, kPage, 0, handle, 0) == kCuSuccess);
-  const CuMemAccess access{{kCuLocationDevice, 0}, kCuAccessReadWrite};
-  HC_CHECK(driver->vmm_set_access(address, kPage, &access, 1) == kCuSuccess);
-  return address;
-}
-
-TEST_CASE("memory that no handle stands for is refused by the attribute that says so") {
-  CHECK(test::holds_in_child([] {
-    const auto bench = make_bench("");
-    const CuAddress memory = virtual_memory(*bench);
-    const auto exporter = DeviceExporter::open(memory);
-    HC_EXPECT(exporter);
-    const auto refused = (*exporter)->export_region({memory, 4096});
-    HC_EXPECT(!refused && refused.error().code == Code::unsupported);
-    HC_EXPECT(says(refused.error(), "IS_LEGACY_CUDA_IPC_CAPABLE = 0"));
-    HC_EXPECT(test::cuda_count("cuIpcGetMemHandle") == 0);
     return 0;
   }));
 }

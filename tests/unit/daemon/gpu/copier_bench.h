@@ -54,8 +54,8 @@ class CopierBench {
     const std::uint64_t ticket = next_ticket_++;
     copier->open(ticket, std::move(wanted));
     HC_CHECK(until([&] { return !opened_.empty(); }));
-    const DeviceOpened opened = opened_.back();
-    HC_CHECK(opened_.size() == 1 && opened.ticket == ticket);
+    HC_CHECK(opened_.size() == 1 && opened_.back().ticket == ticket);
+    DeviceOpened opened = std::move(opened_.back());
     opened_.clear();
     return opened;
   }
@@ -130,7 +130,7 @@ class CopierBench {
   int leave() {
     copier.reset();
     for (const char* what : {"mappings", "mapped_bytes", "events", "opened_events", "streams",
-                             "retains", "registered"}) {
+                             "retains", "registered", "maps", "reservations", "handles"}) {
       if (cuda_count(what) != 0) {
         std::fprintf(stderr, "left: %ld %s\n", cuda_count(what), what);
         return 1;

@@ -68,7 +68,7 @@ TEST_CASE("a session that comes again while its old mapping is in use shares it"
     const MappingId old = bench.open_region(memory, kKept);
     DeviceExport again = bench.exporter.region(memory, kKept);
     again.owner = 2;
-    const DeviceOpened opened = bench.open(again);
+    const DeviceOpened opened = bench.open(std::move(again));
     HC_EXPECT(opened.code == Code::ok);
     HC_EXPECT(opened.has_events);
 
@@ -86,8 +86,10 @@ TEST_CASE("other memory behind the same handle is opened anew, not served from t
     CopierBench bench({"", "same_handle=1"});
     const std::uint64_t first = bench.exporter.alloc(kKept);
     paint(bench, first, kKept, 0x33);
-    const DeviceExport before = bench.exporter.region(first, kKept);
-    const MappingId old = bench.open(before).mapping;
+    DeviceExport before = bench.exporter.region(first, kKept);
+    const IpcHandle handle_before = before.handle;
+    const std::uint64_t buffer_before = before.buffer;
+    const MappingId old = bench.open(std::move(before)).mapping;
     HC_EXPECT(expect_byte(bench, old, 0, 0x33) == 0);
     bench.copier->close(old, 0);
     HC_EXPECT(bench.until([] { return cuda_count("mappings") == 0; }));
@@ -95,11 +97,11 @@ TEST_CASE("other memory behind the same handle is opened anew, not served from t
     const std::uint64_t second = bench.exporter.alloc(kKept);
     HC_EXPECT(second == first);
     paint(bench, second, kKept, 0x44);
-    const DeviceExport after = bench.exporter.region(second, kKept);
-    HC_EXPECT(after.handle == before.handle);
-    HC_EXPECT(after.buffer != before.buffer);
+    DeviceExport after = bench.exporter.region(second, kKept);
+    HC_EXPECT(after.handle == handle_before);
+    HC_EXPECT(after.buffer != buffer_before);
 
-    const MappingId region = bench.open(after).mapping;
+    const MappingId region = bench.open(std::move(after)).mapping;
 
     HC_EXPECT(expect_byte(bench, region, 500, 0x44) == 0);
     bench.copier->close(region, 0);
@@ -183,7 +185,7 @@ TEST_CASE("an export that is not so is refused with one line, and leaves nothing
       DeviceExport named = bench.exporter.region(memory, kKept);
       wrong.spoil(named);
 
-      const DeviceOpened opened = bench.open(named);
+      const DeviceOpened opened = bench.open(std::move(named));
 
       std::fprintf(stderr, "%s\n", opened.text.c_str());
       HC_EXPECT(opened.code == wrong.code);
@@ -207,17 +209,17 @@ TEST_CASE("the memory of the dead is refused, and what was mapped before is copi
     const std::uint64_t memory = bench.exporter.alloc(kKept);
     paint(bench, memory, kKept, 0x61);
     const MappingId region = bench.open_region(memory, kKept);
-    const DeviceExport late = bench.exporter.region(memory, kKept);
+    DeviceExport late = bench.exporter.region(memory, kKept);
     const std::uint64_t other = bench.exporter.alloc(kKept);
-    const DeviceExport never = bench.exporter.region(other, kKept);
+    DeviceExport never = bench.exporter.region(other, kKept);
 
     bench.exporter.kill_now();
 
     HC_EXPECT(expect_byte(bench, region, 9, 0x61) == 0);
-    HC_EXPECT(bench.open(never).code == Code::io_error);
+    HC_EXPECT(bench.open(std::move(never)).code == Code::io_error);
     bench.copier->close(region, 0);
     HC_EXPECT(bench.until([] { return cuda_count("mappings") == 0; }));
-    HC_EXPECT(bench.open(late).code == Code::io_error);
+    HC_EXPECT(bench.open(std::move(late)).code == Code::io_error);
     return bench.leave();
   }));
 }

@@ -5,11 +5,16 @@
 // process that it is of, so this one is another; it does what it is told, one order after another.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "daemon/gpu/device_memory.h"
+#include "shm/socket_message.h"
+#include "unit/shm/cuda/chunk_area.h"
 #include "unit/shm/cuda/fake_bench.h"
 
 namespace hc::test {
@@ -22,6 +27,7 @@ class GpuExporter {
   explicit GpuExporter(const std::string& plan = "")
       : host_(shared_memory(kHostBytes + 4096)), child_([&] { return serve(plan); }) {
     line_.be_parent();
+    fd_line_[1].reset();
   }
   GpuExporter(const GpuExporter&) = delete;
   GpuExporter& operator=(const GpuExporter&) = delete;
@@ -37,6 +43,14 @@ class GpuExporter {
 
   std::uint64_t alloc(std::uint64_t bytes) { return ask({What::alloc, bytes, 0}).number; }
   void release(std::uint64_t address) { ask({What::release, address, 0}); }
+  // Chunks of cuMemCreate, of device `ordinal`, which may leave the process as descriptors.
+  std::uint64_t alloc_chunks(std::vector<std::size_t> sizes, int ordinal = 0) {
+    sizes_ = std::move(sizes);
+    std::uint64_t* const told = reinterpret_cast<std::uint64_t*>(host_);
+    std::copy(sizes_.begin(), sizes_.end(), told);
+    area_ = ask({What::alloc_chunks, sizes_.size(), static_cast<std::uint64_t>(ordinal)}).number;
+    return area_;
+  }
   // host[0, bytes) to the device, and back; done on return.
   void push(std::uint64_t address, std::uint64_t bytes) { ask({What::push, address, bytes}); }
   void pull(std::uint64_t address, std::uint64_t bytes) { ask({What::pull, address, bytes}); }
@@ -62,10 +76,46 @@ class GpuExporter {
     return named;
   }
 
+  // The same of the chunks that were made last.
+  DeviceExport chunk_region(std::uint64_t offset, std::uint64_t bytes) {
+    const Answer answer = ask({What::name_chunks, area_, sizes_.size()});
+    DeviceExport named;
+    named.owner = 1;
+    named.kind = ExportKind::vmm;
+    std::memcpy(named.device.data(), &answer.device, sizeof answer.device);
+    named.registration = ++registrations_;
+    named.offset_bytes = offset;
+    named.size_bytes = bytes;
+    for (const std::size_t size : sizes_) {
+      named.chunks.push_back({named.allocation_bytes, size});
+      named.allocation_bytes += size;
+    }
+    std::uint8_t byte = 0;
+    auto brought = receive_message(fd_line_[0].get(), {&byte, 1}, SocketWait::until_done);
+    HC_CHECK(brought && brought->fds.size() == sizes_.size());
+    named.fds = std::move(brought->fds);
+    for (const CuIpcEventHandle& event : answer.events) {
+      std::memcpy(named.events.emplace_back().data(), &event, sizeof event);
+    }
+    return named;
+  }
+
   void kill_now() { child_.kill_now(); }
 
  private:
-  enum class What { alloc, release, push, pull, hold, name, stop };
+  enum class What { alloc, release, alloc_chunks, name_chunks, push, pull, hold, name, stop };
+
+  struct FdLine {
+    UniqueFd ends[2];
+    FdLine() {
+      int raw[2];
+      HC_CHECK(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, raw) == 0);
+      ends[0] = UniqueFd(raw[0]);
+      ends[1] = UniqueFd(raw[1]);
+    }
+    UniqueFd& operator[](std::size_t end) { return ends[end]; }
+  };
+
   struct Order {
     What what;
     std::uint64_t at;
@@ -124,6 +174,8 @@ class GpuExporter {
                                                                    bench.stream));
       case What::hold: return hold_back(bench, order.at, events[order.at]);
       case What::name: return describe(bench, order.at, events, answer);
+      case What::alloc_chunks: answer.number = make_chunks(bench, order); return 0;
+      case What::name_chunks: return describe_chunks(bench, order, events, answer);
       case What::stop: break;
     }
     return 1;
@@ -157,7 +209,33 @@ class GpuExporter {
     return 0;
   }
 
+  CuAddress make_chunks(const FakeBench& bench, const Order& order) const {
+    const auto* const told = reinterpret_cast<const std::uint64_t*>(host_);
+    return map_area(bench.driver, {told, told + order.at}, kCuHandlePosixFd,
+                    static_cast<int>(order.bytes));
+  }
+  // The descriptors go another way: the answer has no place for them.
+  int describe_chunks(const FakeBench& bench, const Order& order, const CuEvent* events,
+                      Answer& answer) {
+    const auto& driver = bench.driver;
+    const std::vector<UniqueFd> fds = export_area(driver, order.at, order.bytes);
+    std::vector<int> raw;
+    for (const UniqueFd& fd : fds) {
+      raw.push_back(fd.get());
+    }
+    const std::uint8_t byte = 0;
+    HC_EXPECT(send_message(fd_line_[1].get(), {&byte, 1}, raw, SocketWait::until_done));
+    HC_EXPECT(driver->device_uuid(&answer.device, 0) == 0);
+    for (std::size_t event = 0; event < kEvents; ++event) {
+      HC_EXPECT(driver->ipc_get_event(&answer.events[event], events[event]) == 0);
+    }
+    return 0;
+  }
+
   std::uint8_t* host_;
+  std::vector<std::size_t> sizes_;
+  std::uint64_t area_ = 0;
+  FdLine fd_line_;
   FakeLine line_;
   Child child_;
   std::uint32_t registrations_ = 0;

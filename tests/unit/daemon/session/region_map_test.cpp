@@ -41,7 +41,8 @@ RegionBody sound() {
 std::vector<std::uint8_t> encode(const RegionBody& body) {
   std::vector<std::uint8_t> out(sizeof body.request + body.layouts.size() * sizeof(LayoutRequest) +
                                 body.runs.size() * sizeof(LayoutRun) +
-                                body.events.size() * sizeof(IpcHandle));
+                                body.events.size() * sizeof(IpcHandle) +
+                                body.chunks.size() * sizeof(RegionChunk));
   std::uint8_t* at = out.data();
   std::memcpy(at, &body.request, sizeof body.request);
   at += sizeof body.request;
@@ -49,8 +50,10 @@ std::vector<std::uint8_t> encode(const RegionBody& body) {
   at += body.layouts.size() * sizeof(LayoutRequest);
   std::memcpy(at, body.runs.data(), body.runs.size() * sizeof(LayoutRun));
   at += body.runs.size() * sizeof(LayoutRun);
-  std::copy_n(reinterpret_cast<const std::uint8_t*>(body.events.data()),
-              body.events.size() * sizeof(IpcHandle), at);
+  at = std::copy_n(reinterpret_cast<const std::uint8_t*>(body.events.data()),
+                   body.events.size() * sizeof(IpcHandle), at);
+  std::copy_n(reinterpret_cast<const std::uint8_t*>(body.chunks.data()),
+              body.chunks.size() * sizeof(RegionChunk), at);
   return out;
 }
 
@@ -69,6 +72,7 @@ TEST_CASE("region_map: a sound registration is accepted run by run") {
 TEST_CASE("region_map: memory of a GPU may begin anywhere, and brings an event for each slot") {
   RegionBody body = sound();
   body.request.region_kind = static_cast<std::uint16_t>(RegionKind::cuda);
+  body.request.export_kind = static_cast<std::uint16_t>(ExportKind::legacy);
   body.request.offset_bytes = 100;
   body.request.event_count = kOpSlotsPerSession;
   body.events.resize(kOpSlotsPerSession);
@@ -82,10 +86,98 @@ TEST_CASE("region_map: memory of a GPU may begin anywhere, and brings an event f
   CHECK(judge_region(*parsed, one_kind()));
 }
 
+constexpr std::uint64_t kMiB = 1U << 20;
+
+// Three chunks; the region begins in the first.
+RegionBody in_chunks() {
+  RegionBody body = sound();
+  body.request.region_kind = static_cast<std::uint16_t>(RegionKind::cuda);
+  body.request.export_kind = static_cast<std::uint16_t>(ExportKind::vmm);
+  body.request.offset_bytes = 100;
+  body.request.allocation_bytes = 8 * kMiB;
+  body.request.chunk_count = 3;
+  body.chunks = {{0, 2 * kMiB}, {2 * kMiB, 4 * kMiB}, {6 * kMiB, 2 * kMiB}};
+  return body;
+}
+
+TEST_CASE("region_map: memory without a handle names its chunks, and brings a descriptor of each") {
+  const auto parsed = parse_region(encode(in_chunks()));
+
+  REQUIRE(parsed);
+  CHECK(parsed->is_cuda());
+  CHECK(parsed->fd_count() == 3);
+  REQUIRE(parsed->chunks.size() == 3);
+  CHECK(parsed->chunks[2].offset_bytes == 6 * kMiB);
+  CHECK(parsed->chunks[2].size_bytes == 2 * kMiB);
+  CHECK(judge_region(*parsed, one_kind()));
+  CHECK(parse_region(encode(sound()))->fd_count() == 1);
+}
+
+TEST_CASE("region_map: chunks that leave a gap, overlap or don't add up are refused by number") {
+  struct Case {
+    const char* says;
+    std::function<void(RegionBody&)> change;
+  };
+  const Case cases[] = {
+      {"export_kind = 0: must be 1 (legacy) or 2 (vmm)",
+       [](RegionBody& b) { b.request.export_kind = 0; }},
+      {"export_kind = 3", [](RegionBody& b) { b.request.export_kind = 3; }},
+      {"chunk_count = 3: must be 0", [](RegionBody& b) { b.request.export_kind = 1; }},
+      {"chunk_count = 0: must be 1..64",
+       [](RegionBody& b) {
+         b.request.chunk_count = 0;
+         b.chunks.clear();
+       }},
+      {"chunk_count = 65: must be 1..64",
+       [](RegionBody& b) {
+         b.request.chunk_count = 65;
+         b.chunks.resize(65);
+       }},
+      {"ipc_handle, buffer", [](RegionBody& b) { b.request.ipc_handle[7] = 1; }},
+      {"ipc_handle, buffer", [](RegionBody& b) { b.request.buffer = 1; }},
+      {"chunks[0].offset_bytes = 4096: must be 0",
+       [](RegionBody& b) { b.chunks[0].offset_bytes = 4096; }},
+      {"chunks[1].offset_bytes = 1048576: must be 2097152",
+       [](RegionBody& b) { b.chunks[1].offset_bytes = kMiB; }},
+      {"chunks[2].offset_bytes = 7340032: must be 6291456",
+       [](RegionBody& b) { b.chunks[2].offset_bytes = 7 * kMiB; }},
+      {"chunks[1].size_bytes = 0: must be 1..6291456",
+       [](RegionBody& b) { b.chunks[1].size_bytes = 0; }},
+      {"chunks[1].size_bytes = 18446744073709551615: must be 1..6291456",
+       [](RegionBody& b) { b.chunks[1].size_bytes = UINT64_MAX; }},
+      {"chunks[2].size_bytes = 4194304: must be 1..2097152",
+       [](RegionBody& b) { b.chunks[2].size_bytes = 4 * kMiB; }},
+      {"allocation_bytes = 9437184: must be 8388608, the sum of the chunks",
+       [](RegionBody& b) { b.request.allocation_bytes = 9 * kMiB; }},
+      {"runs announced", [](RegionBody& b) { b.chunks.pop_back(); }},
+      {"runs announced", [](RegionBody& b) { b.request.chunk_count = 2; }},
+      {"export_kind = 2: must be 0", [](RegionBody& b) { b.request.region_kind = 1; }},
+      {"export_kind = 2: must be 0", [](RegionBody& b) { b.request.region_kind = 3; }},
+      {"chunk_count = 3: must be 0",
+       [](RegionBody& b) {
+         b.request.region_kind = 3;
+         b.request.export_kind = 0;
+       }},
+  };
+  for (const Case& at : cases) {
+    INFO(at.says);
+    RegionBody body = in_chunks();
+    at.change(body);
+
+    const auto parsed = parse_region(encode(body));
+
+    REQUIRE_FALSE(parsed);
+    INFO(parsed.error().text);
+    CHECK(parsed.error().code == Code::bad_argument);
+    CHECK(parsed.error().text.find(at.says) != std::string::npos);
+  }
+}
+
 TEST_CASE("region_map: a message cut short at any byte is refused") {
-  const auto whole = encode(sound());
-  for (std::size_t size = 0; size < whole.size(); ++size) {
-    CHECK_FALSE(parse_region(std::span(whole).first(size)));
+  for (const auto& whole : {encode(sound()), encode(in_chunks())}) {
+    for (std::size_t size = 0; size < whole.size(); ++size) {
+      CHECK_FALSE(parse_region(std::span(whole).first(size)));
+    }
   }
 }
 
@@ -97,7 +189,8 @@ TEST_CASE("region_map: every field out of range is refused with field and range"
   const Case cases[] = {
       {"region = 16", [](RegionBody& b) { b.request.region = kRegionsPerSession; }},
       {"region_kind = 4", [](RegionBody& b) { b.request.region_kind = 4; }},
-      {"reserved = 1", [](RegionBody& b) { b.request.reserved = 1; }},
+      {"export_kind = 1", [](RegionBody& b) { b.request.export_kind = 1; }},
+      {"chunk_count = 1", [](RegionBody& b) { b.request.chunk_count = 1; }},
       {"event_count = 64", [](RegionBody& b) { b.request.event_count = 64; }},
       {"event_count = 63",
        [](RegionBody& b) {

@@ -108,6 +108,8 @@ static_assert(!SameCall<CuResult (*)(CuAddress), PFN_cuMemAlloc_v3020>::value);
   MEMBER(copy_batch_v1, PFN_cuMemcpyBatchAsync_v12080)                      \
   MEMBER(stream_write_value64, PFN_cuStreamWriteValue64_v11070)             \
   MEMBER(stream_wait_value64, PFN_cuStreamWaitValue64_v11070)               \
+  MEMBER(mem_alloc_async, PFN_cuMemAllocAsync_v11020)                       \
+  MEMBER(mem_free_async, PFN_cuMemFreeAsync_v11020)                         \
   MEMBER(vmm_granularity, PFN_cuMemGetAllocationGranularity_v10020)         \
   MEMBER(vmm_create, PFN_cuMemCreate_v10020)                                \
   MEMBER(vmm_release, PFN_cuMemRelease_v10020)                              \
@@ -194,6 +196,8 @@ HC_SAME(kCuPointerRangeSize, CU_POINTER_ATTRIBUTE_RANGE_SIZE);
 HC_SAME(kCuPointerMapped, CU_POINTER_ATTRIBUTE_MAPPED);
 HC_SAME(kCuPointerHandleTypes, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES);
 HC_SAME(kCuPointerPool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE);
+HC_SAME(kCuPointerMappingSize, CU_POINTER_ATTRIBUTE_MAPPING_SIZE);
+HC_SAME(kCuPointerMappingBase, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR);
 HC_SAME(kCuMemoryHost, CU_MEMORYTYPE_HOST);
 HC_SAME(kCuMemoryDevice, CU_MEMORYTYPE_DEVICE);
 

@@ -91,6 +91,8 @@ TEST_CASE("what is mapped is asked by address: the chunk, the reservation, no le
     HC_EXPECT(base == area + kChunk && bytes == kChunk);
     HC_EXPECT(attribute(*bench, kCuPointerRangeStart, inside, CuAddress{0}) == area);
     HC_EXPECT(attribute(*bench, kCuPointerRangeSize, inside, std::size_t{0}) == 2 * kChunk);
+    HC_EXPECT(attribute(*bench, kCuPointerMappingBase, inside, CuAddress{0}) == base);
+    HC_EXPECT(attribute(*bench, kCuPointerMappingSize, inside, std::size_t{0}) == kChunk);
     HC_EXPECT(attribute(*bench, kCuPointerLegacyIpc, inside, 1) == 0);
     HC_EXPECT(attribute(*bench, kCuPointerMapped, inside, 0) == 1);
     HC_EXPECT(attribute(*bench, kCuPointerMapped, area, 1) == 0);
@@ -206,6 +208,47 @@ TEST_CASE(
     HC_EXPECT(bench->driver->vmm_set_access(area, kChunk, &kAccess, 1) == 0);
     HC_EXPECT(bench->byte_at(area + kChunk - 1) == 0x33);
     HC_EXPECT(test::cuda_count("device_bytes") == FakeBench::kBytes);  // it is not ours
+    return 0;
+  }));
+}
+
+TEST_CASE("a device without descriptors says so, and makes no memory that would have one") {
+  CHECK(test::holds_in_child([] {
+    const auto bench = FakeBench::make("no_posix_fd=1,version=11080");
+    int shares = 1;
+    HC_EXPECT(bench->driver->device_attribute(&shares, kCuDeviceVmmPosixFd, 0) == 0);
+    HC_EXPECT(shares == 0);
+    CuMemProperties of = properties(kCuHandlePosixFd);
+    CuMemHandle handle = 0;
+    HC_EXPECT(bench->driver->vmm_create(&handle, kChunk, &of, 0) == kCuNotPermitted);
+    of.handle_types = 0;
+    HC_EXPECT(bench->driver->vmm_create(&handle, kChunk, &of, 0) == 0);
+    std::size_t bytes = 0;  // an attribute that drivers before 12.0 do not have
+    HC_EXPECT(bench->driver->pointer_attribute(&bytes, kCuPointerMappingSize, bench->device) ==
+              kCuInvalidValue);
+    return 0;
+  }));
+}
+
+TEST_CASE("memory of a pool says which pool it is of, and has no handle of either kind") {
+  CHECK(test::holds_in_child([] {
+    const auto bench = FakeBench::make("");
+    const auto& driver = bench->driver;
+    CuAddress pooled = 0;
+    HC_EXPECT(driver->mem_alloc_async(&pooled, kChunk, bench->stream) == 0);
+    HC_EXPECT(bench->fill(pooled, 3, kChunk) && bench->byte_at(pooled + kChunk - 1) == 3);
+    void* const none = nullptr;
+    HC_EXPECT(attribute(*bench, kCuPointerPool, pooled + 9, none) != nullptr);
+    HC_EXPECT(attribute(*bench, kCuPointerPool, bench->device, none) == nullptr);
+    HC_EXPECT(attribute(*bench, kCuPointerLegacyIpc, pooled, 1) == 0);
+    CuIpcMemHandle legacy = {};
+    CuMemHandle handle = 0;
+    HC_EXPECT(driver->ipc_get_mem(&legacy, pooled) == kCuInvalidValue);
+    HC_EXPECT(driver->vmm_retain(&handle, reinterpret_cast<void*>(pooled)) == kCuInvalidValue);
+    HC_EXPECT(driver->mem_free(pooled) == kCuInvalidValue);
+    HC_EXPECT(driver->mem_free_async(pooled, nullptr) == kCuInvalidHandle);
+    HC_EXPECT(driver->mem_free_async(pooled, bench->stream) == 0);
+    HC_EXPECT(test::cuda_count("device_bytes") == FakeBench::kBytes);
     return 0;
   }));
 }
