@@ -208,6 +208,11 @@ Result<ExportedRegion> DeviceExporter::export_region(const DeviceRange& range) {
   out->request.size_bytes = range.size_bytes;
   out->request.device = device_->uuid();
   out->request.registration = ++registrations_;
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  if (device_->driver()->mem_info(&free_bytes, &total_bytes) == kCuSuccess) {
+    out->request.device_free_bytes = free_bytes;  // a figure of the daemon's, nothing hangs on it
+  }
   return out;
 }
 

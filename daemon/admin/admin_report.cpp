@@ -68,6 +68,7 @@ Json gpu_json(const AdminFacts& facts) {
                        {"name", line.name},
                        {"pci", line.pci},
                        {"lost", line.lost},
+                       {"context_bytes", line.context_bytes},
                        {"out", direction_json(line.out)},
                        {"in", direction_json(line.in)}});
   }

@@ -186,6 +186,7 @@ std::vector<CudaDeviceLine> CudaCopier::devices() const {
   for (const Device& at : devices_) {
     const CudaDevice::Facts& facts = at.device->facts();
     lines.push_back({uuid_text(facts.uuid), facts.name, facts.pci, at.device->is_lost(),
+                     at.device->context_bytes(),
                      direction_of(at.lanes[0]->counters()),
                      direction_of(at.lanes[1]->counters())});
   }

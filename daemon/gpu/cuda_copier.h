@@ -25,6 +25,7 @@ struct CudaDeviceLine {
   std::string name;
   std::string pci;
   bool lost = false;
+  std::uint64_t context_bytes = 0;  // device memory that went with our context, about; 0: unknown
   struct Direction {
     std::uint64_t copies = 0;
     std::uint64_t bytes = 0;

@@ -132,7 +132,8 @@ void CudaKeeper::drop_registered(const Arena& arena) {
   }
 }
 
-Result<std::shared_ptr<CudaDevice>> CudaKeeper::device_of(const Uuid& uuid) {
+Result<std::shared_ptr<CudaDevice>> CudaKeeper::device_of(const DeviceExport& wanted) {
+  const Uuid& uuid = wanted.device;
   if (!driver_) {
     driver_ = CudaDriver::load(library_);
     const bool is_there = driver_->has_value();
@@ -147,6 +148,7 @@ Result<std::shared_ptr<CudaDevice>> CudaKeeper::device_of(const Uuid& uuid) {
   }
   auto device = CudaDevice::open(**driver_, uuid);
   HC_TRY(device);
+  (**device).note_free_before(wanted.device_free_bytes);
   devices_[uuid] = *device;
   return *device;
 }
@@ -236,7 +238,7 @@ Result<void> CudaKeeper::open_events(Owner& owner, const DeviceExport& wanted) {
 }
 
 Result<CudaMappingPtr> CudaKeeper::try_open(MappingId id, const DeviceExport& wanted) {
-  auto device = device_of(wanted.device);
+  auto device = device_of(wanted);
   HC_TRY(device);
   if ((*device)->is_lost()) {
     return make_error(Code::io_error, "device " + uuid_text(wanted.device) +

@@ -79,7 +79,7 @@ class CudaKeeper {
   void run() HC_COPIER;
   void do_open(std::uint64_t ticket, MappingId id, DeviceExport& wanted);
   Result<CudaMappingPtr> try_open(MappingId id, const DeviceExport& wanted);
-  Result<std::shared_ptr<CudaDevice>> device_of(const Uuid& uuid);
+  Result<std::shared_ptr<CudaDevice>> device_of(const DeviceExport& wanted);
   Result<Allocation*> allocation_of(const Key& key, const DeviceExport& wanted,
                                     const std::shared_ptr<CudaDevice>& device);
   static Result<Allocation> open_handle(const DeviceExport& wanted,

@@ -30,6 +30,7 @@ struct DeviceExport {
   std::uint64_t allocation_bytes = 0;
   std::uint64_t offset_bytes = 0;       // of the region in the allocation, or the chunks
   std::uint64_t size_bytes = 0;
+  std::uint64_t device_free_bytes = 0;  // as its owner saw it before; 0: unknown
   std::vector<IpcHandle> events;        // one per operation slot; none: the owner gave them before
 };
 

@@ -54,6 +54,7 @@ Result<void> SessionServer::open_region(Session& session, const MessageHeader& h
   wanted.allocation_bytes = request.allocation_bytes;
   wanted.offset_bytes = request.offset_bytes;
   wanted.size_bytes = request.size_bytes;
+  wanted.device_free_bytes = request.device_free_bytes;
   wanted.events = body.events;
   fds.clear();
   session.pending_regions.push_back(

@@ -80,6 +80,10 @@ Result<void> judge_export(const RegionBody& body) {
                         is_vmm ? "1.." + std::to_string(kChunksPerRegionMax)
                                : "0 of a region without chunks");
   }
+  if (!body.is_cuda() && request.device_free_bytes != 0) {
+    return out_of_range("device_free_bytes", request.device_free_bytes,
+                        "0 of a region that is not cuda");
+  }
   if (is_vmm && (request.ipc_handle != IpcHandle{} || request.buffer != 0)) {
     return make_error(Code::bad_argument, "ipc_handle, buffer: must be zero of a vmm region");
   }

@@ -69,4 +69,14 @@ Result<std::shared_ptr<CudaDevice>> CudaDevice::open(const CudaDriver& driver, c
 CudaDevice::CudaDevice(PrimaryContext context, Facts facts)
     : context_(std::move(context)), facts_(std::move(facts)) {}
 
+void CudaDevice::note_free_before(std::uint64_t free_bytes) {
+  const CurrentContext current(context_);
+  std::size_t free_now = 0;
+  std::size_t total = 0;
+  if (current.result() == kCuSuccess && driver()->mem_info(&free_now, &total) == kCuSuccess &&
+      free_bytes <= total && free_bytes > free_now) {
+    context_bytes_.store(free_bytes - free_now, std::memory_order_relaxed);
+  }
+}
+
 }  // namespace hc

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuda_device: one device as all threads of the copies see it: driver, context, whether it is lost.
 //
-// Owner thread: any; nothing but `lost` ever changes.
+// Owner thread: any; nothing but `lost` and what is noted ever changes.
 #pragma once
 
 #include <atomic>
@@ -35,6 +35,11 @@ class CudaDevice {
   const Facts& facts() const { return facts_; }
   bool takes_host_addresses() const { return facts_.takes_host_addresses; }
 
+  // Memory of the device that was free just before somebody else asked this process to make its
+  // context. What is gone since is about what the context takes: other processes allocate too.
+  void note_free_before(std::uint64_t free_bytes);
+  std::uint64_t context_bytes() const { return context_bytes_.load(std::memory_order_relaxed); }
+
   // A context that has met an error of a certain kind answers nothing else until the process ends,
   // and touches no memory any more.
   bool is_lost() const { return lost_.load(std::memory_order_acquire); }
@@ -45,6 +50,7 @@ class CudaDevice {
   PrimaryContext context_;
   Facts facts_;
   std::atomic<bool> lost_{false};
+  std::atomic<std::uint64_t> context_bytes_{0};
 };
 
 // "GPU-2f3c...", as the tools of the vendor print it.

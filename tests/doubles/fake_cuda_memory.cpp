@@ -115,7 +115,8 @@ HC_FAKE_EXPORT int cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   const int answer = device().enter_context("cuMemGetInfo");
   if (answer != 0) return answer;
   *total = device().memory.total();
-  *free = *total - device().memory.used(current_on_machine());
+  const auto context = static_cast<std::size_t>(device().plan.setting("context_bytes", 0));
+  *free = *total - device().memory.used(current_on_machine()) - context;
   return 0;
 }
 

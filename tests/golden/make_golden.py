@@ -159,7 +159,8 @@ STATUS_ENTRY = Layout(
     ("durable", "Q"))
 BOARD_HEADER = Layout(
     ("magic", "4s"), ("protocol", "I"), ("world", "I"), ("words", "I"), ("pad1", "48s"),
-    ("bell", "I"), ("pad2", "60s"), ("verdict", "Q"), ("pad3", "56s"))
+    ("bell", "I"), ("pad2", "60s"), ("verdict", "Q"), ("doubt", "Q"),
+    ("pad3", "48s"))
 BOARD_MEMBER = Layout(
     ("round", "Q"), ("left", "I"), ("sleeping", "I"), ("lines_even", "I"), ("lines_odd", "I"),
     ("pad1", "40s"), ("dead", "I"), ("pad2", "60s"))
@@ -182,7 +183,7 @@ REGION_REQUEST = Layout(
     ("region", "I"), ("region_kind", "H"), ("layout_count", "H"), ("offset_bytes", "Q"),
     ("size_bytes", "Q"), ("rows", "I"), ("registration", "I"), ("device", "16s"),
     ("ipc_handle", "64s"), ("allocation_bytes", "Q"), ("buffer", "Q"), ("event_count", "I"),
-    ("export_kind", "H"), ("chunk_count", "H"))
+    ("export_kind", "H"), ("chunk_count", "H"), ("device_free_bytes", "Q"))
 REGION_CHUNK = Layout(("offset_bytes", "Q"), ("size_bytes", "Q"))
 LAYOUT_REQUEST = Layout(("kind", "H"), ("run_count", "H"), ("reserved", "I"))
 LAYOUT_RUN = Layout(("offset_bytes", "Q"), ("stride_bytes", "Q"), ("length_bytes", "Q"))
@@ -449,7 +450,7 @@ def register_cuda_region():
             size_bytes=0x0000000200000000, rows=4096, registration=7,
             device=bytes(range(0x60, 0x70)), ipc_handle=bytes(range(0x80, 0xC0)),
             allocation_bytes=0x0000000300000000, buffer=0x1020304050607080, event_count=64,
-            export_kind=1),
+            export_kind=1, device_free_bytes=0x0000000A00000000),
         LAYOUT_REQUEST.pack(kind=0, run_count=1),
         LAYOUT_RUN.pack(offset_bytes=0, stride_bytes=2561024, length_bytes=2561024),
         bytes(range(0x40, 0x80)) * OP_SLOTS,
@@ -553,7 +554,7 @@ def agreement_board():
     return b"".join([
         BOARD_HEADER.pack(
             magic=b"HICB", protocol=PROTOCOL, world=2, words=words, bell=0x01020304,
-            verdict=9),
+            verdict=9, doubt=4),
         BOARD_MEMBER.pack(round=4, left=1, sleeping=1, lines_even=3, lines_odd=1), told, bytes(vector),
         BOARD_MEMBER.pack(round=3, dead=1), bytes(2 * vector)])
 

@@ -152,6 +152,7 @@ TEST_CASE("Golden bytes: a region of a GPU, with its events") {
   region.buffer = 0x1020304050607080;
   region.event_count = kOpSlotsPerSession;
   region.export_kind = static_cast<std::uint16_t>(ExportKind::legacy);
+  region.device_free_bytes = 0x0000000A00000000;
   Message message(MessageType::register_region);
   message.add(region).add(LayoutRequest{0, 1, 0}).add(LayoutRun{0, 2561024, 2561024});
   for (std::uint32_t slot = 0; slot < kOpSlotsPerSession; ++slot) {

@@ -181,6 +181,7 @@ TEST_CASE("Golden bytes: an agreement board of two ranks, one of them dead") {
   header.words = kWords;
   header.bell = 0x01020304;
   header.verdict = 9;
+  header.doubt = 4;
   std::memcpy(board.data(), &header, sizeof header);
   BoardMember first{};
   first.round = 4;

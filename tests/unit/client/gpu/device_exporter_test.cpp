@@ -56,6 +56,10 @@ TEST_CASE("an address inside an allocation is exported as its begin and an offse
     HC_EXPECT(bench->driver->pointer_attribute(&buffer, kCuPointerBufferId, memory) == 0);
     HC_EXPECT(request->buffer == buffer);
     HC_EXPECT(request->registration == 1);
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    HC_EXPECT(bench->driver->mem_info(&free_bytes, &total_bytes) == 0);
+    HC_EXPECT(request->device_free_bytes == free_bytes && free_bytes < total_bytes);
     HC_EXPECT((*exporter)->export_region({memory, kBytes})->request.registration == 2);
     HC_EXPECT((*exporter)->event_handles().size() == kOpSlotsPerSession);
     return 0;

@@ -60,6 +60,25 @@ TEST_CASE("two regions of one allocation are one mapping, which the last one clo
   }));
 }
 
+TEST_CASE("what the context takes of the device is told from what its owner saw before") {
+  CHECK(holds_in_child([] {
+    CopierBench bench({"memory_bytes=1073741824,context_bytes=300000000", ""});
+    const std::uint64_t memory = bench.exporter.alloc(kKept);
+    DeviceExport first = bench.exporter.region(memory, 4096);
+    first.device_free_bytes = 1'000'000'000;
+    HC_EXPECT(bench.open(std::move(first)).code == Code::ok);
+    const std::uint64_t taken = bench.copier->devices().at(0).context_bytes;
+    HC_EXPECT(taken == 1'000'000'000 - (1'073'741'824 - 300'000'000));
+
+    DeviceExport second = bench.exporter.region(memory + 4096, 4096);
+    second.device_free_bytes = 1'073'741'824;  // its context has been there
+
+    HC_EXPECT(bench.open(std::move(second)).code == Code::ok);
+    HC_EXPECT(bench.copier->devices().at(0).context_bytes == taken);
+    return bench.leave();
+  }));
+}
+
 TEST_CASE("a session that comes again while its old mapping is in use shares it") {
   CHECK(holds_in_child([] {
     CopierBench bench({"close_unmaps=1", ""});
