@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "proto/test_hooks.h"
 #include "shm/doorbell.h"
 
 namespace hc {
@@ -110,6 +111,7 @@ Result<void> Client::close(std::uint32_t timeout_ms) {
   const Deadline deadline = deadline_after_ms(timeout_ms);
   Lock lock(mutex_);
   closing_ = true;
+  HC_FAILPOINT(client_close_begun);
   if (attached()) {
     // The daemon must not hear of an end before our own copies have ended.
     changed_.wait_until(lock, deadline, [this] { return rank_copies_ == 0 || !attached(); });
@@ -122,6 +124,7 @@ Result<void> Client::close(std::uint32_t timeout_ms) {
   static_cast<void>(ring_doorbell(stop_fd_.get()));
   lock.unlock();
   background_.join();
+  HC_FAILPOINT(client_session_over);
   rank_copier_.reset();  // waits for copies that run, and tells the daemon of their ends
   if (!ended) {
     return make_error(Code::timed_out,

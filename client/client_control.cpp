@@ -9,6 +9,7 @@
 
 #include "client/argument_error.h"
 #include "client/client.h"
+#include "proto/test_hooks.h"
 #include "shm/doorbell.h"
 
 namespace hc {
@@ -127,7 +128,9 @@ Result<void> Client::announce_region(Lock& lock, KnownRegion region, Deadline de
     }
     return begun.error();
   }
+  HC_FAILPOINT(client_region_announced);
   auto ended = end_call(lock, call, deadline);
+  HC_FAILPOINT(client_region_registered);
   slot.given_up = !call->done;
   return ended;
 }
@@ -145,6 +148,7 @@ Client::CallPtr Client::unregister_call(std::uint32_t region) {
   auto call = std::make_shared<ControlCall>();
   call->apply = [this, region](ControlMessage&) -> Result<void> {
     regions_.at(region) = RegionSlot{};
+    HC_FAILPOINT(client_region_released);
     return {};
   };
   // The daemon keeps it, so we do: another unregister may succeed. One that its owner has let go
@@ -201,6 +205,7 @@ Result<void> Client::unregister_region(std::uint32_t region, std::uint32_t timeo
       fail_call(*call, begun.error());  // Others wait for the state.
       return begun.error();
     }
+    HC_FAILPOINT(client_unregister_asked);
   }
   const auto settled = [&slot] { return slot.state != RegionState::unregistering; };
   if (!changed_.wait_until(lock, deadline, settled)) {

@@ -9,6 +9,7 @@
 #include "client/argument_error.h"
 #include "client/client.h"
 #include "client/client_rank.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -60,6 +61,7 @@ Result<void> Client::register_ipc(Lock& lock, const hicache_cuda_region& region,
   auto exported = exporter->export_region({region.address, region.size_bytes});
   lock.lock();
   HC_TRY(exported);
+  HC_FAILPOINT(client_region_exported);
   auto plan = check_cuda_region(&region, plan_.space);
   HC_TRY(plan);
   RegionRequest& request = exported->request;
@@ -95,6 +97,7 @@ Result<void> Client::register_rank(Lock& lock, const hicache_cuda_region& region
     // From here on the daemon must tell the background thread of completions.
     static_cast<void>(session_->begin_wait(wait_flags()));
   }
+  HC_FAILPOINT(client_region_mapped);
   return announce_region(lock, {std::move(*plan), {}, std::move(*mapping)}, deadline);
 }
 
@@ -160,6 +163,7 @@ void Client::take_from_session(std::size_t max) {
 
 // False: the daemon names what can't be. Its word is not answered then.
 bool Client::start_rank_copies(const Session::Prepared& prepared) {
+  HC_FAILPOINT(client_prepared_taken);
   const RankOp& op = *prepared.op;
   RankBatch batch;
   batch.name = op_id_of(prepared.name);
@@ -195,6 +199,7 @@ bool Client::start_rank_copies(const Session::Prepared& prepared) {
   }
   ++rank_copies_;
   rank_copier_->put(std::move(batch));
+  HC_FAILPOINT(client_batch_queued);
   return true;
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "proto/test_hooks.h"
 #include "shm/doorbell.h"
 
 namespace hc {
@@ -85,6 +86,7 @@ void Session::detach(bool copies_in_flight) {
   }
   static_cast<void>(parts_.connection.send(MessageType::detach, next_request_id(), {}, {}));
   parts_.connection.end_sending();
+  HC_FAILPOINT(client_detached);
 }
 
 Result<OpName> Session::submit(Submission submission) {
@@ -112,6 +114,7 @@ Result<OpName> Session::submit(Submission submission) {
     return make_error(code, "the daemon's request index is impossible");
   }
   requests_.publish();
+  HC_FAILPOINT(client_request_published);
   // A doorbell that can't be written leaves the request to the daemon's own look at the ring.
   static_cast<void>(ring_if_sleeping(parts_.doorbell.get(), server_->daemon_sleeping));
   return *name;
@@ -166,6 +169,7 @@ std::optional<hicache_completion> Session::judge(const CompletionEntry& entry, L
   out.lease = grant(entry, name, *record, leases);
   if (terminal) {
     ops_.end(name);
+    HC_FAILPOINT(client_completion_taken);
   }
   return out;
 }
@@ -192,6 +196,7 @@ Code Session::say_copied(const OpName& name, Code code) {
   const Code staged = requests_.stage(entry);
   if (staged == Code::ok) {
     requests_.publish();
+    HC_FAILPOINT(client_word_told);
     static_cast<void>(ring_if_sleeping(parts_.doorbell.get(), server_->daemon_sleeping));
   }
   return staged;

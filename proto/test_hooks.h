@@ -5,9 +5,9 @@
 //   HC_FAILPOINT_FAILS(name)  the same, and true if what follows is to fail instead
 //   HC_MUTANT(name)           true if the named small bug is switched on
 //
-// A build without HC_TEST_HOOKS has none of it: no code, no symbol, no name. With it (the programs
-// hicached_hooks, hc_sim_hooks and hc_group_sim_hooks, which only tests run) tests/hooks says what
-// each one does, from the environment. Owner: any thread. These lists are the only ones: a name
+// A build without HC_TEST_HOOKS has none of it: no code, no symbol, no name. With it (programs
+// whose names end in _hooks, which only tests run) tests/hooks says what each one does, from the
+// environment. Owner: any thread. These lists are the only ones: a name
 // that is not in them does not compile, and the tests want each of them used.
 #pragma once
 
@@ -78,11 +78,57 @@
   X(clear_family_forgotten) \
   X(stop_asked)
 
-// On the way of copies between a GPU and L2.
+// On the way of copies between a GPU and L2 (tests/e2e/README.md): in the daemon.
 #define HC_GPU_FAILPOINTS(X) \
-  X(gpu_batch_issued) \
+  X(gpu_export_taken) \
+  X(gpu_memory_opened) \
+  X(gpu_events_opened) \
+  X(gpu_mapping_told) \
+  X(gpu_frames_registered) \
+  X(gpu_region_answered) \
+  X(gpu_await_begun) \
+  X(gpu_await_heard) \
+  X(copy_heard) \
+  X(copy_sum_begun) \
+  X(copy_settled) \
+  X(gpu_mapping_let_go) \
+  X(gpu_memory_closed) \
+  X(gpu_unregister_answered) \
+  X(rank_region_taken) \
   X(rank_prepared) \
-  X(rank_committed)
+  X(rank_told) \
+  X(rank_committed) \
+  X(rank_quarantine_begun) \
+  X(rank_quarantine_over) \
+  X(session_unmapped) \
+  X(session_hung_up)
+
+// In whoever copies: the daemon, or the process of a rank.
+#define HC_LANE_FAILPOINTS(X) \
+  X(gpu_await_over) \
+  X(gpu_copies_queued) \
+  X(gpu_batch_issued) \
+  X(gpu_batch_done)
+
+// In the process of a rank.
+#define HC_CLIENT_FAILPOINTS(X) \
+  X(client_region_exported) \
+  X(client_region_mapped) \
+  X(client_region_announced) \
+  X(client_region_registered) \
+  X(client_frames_registered) \
+  X(client_event_recorded) \
+  X(client_request_published) \
+  X(client_prepared_taken) \
+  X(client_batch_queued) \
+  X(client_batch_copied) \
+  X(client_word_told) \
+  X(client_completion_taken) \
+  X(client_unregister_asked) \
+  X(client_region_released) \
+  X(client_close_begun) \
+  X(client_detached) \
+  X(client_session_over)
 
 #define HC_MUTANTS(X) \
   X(rows_before_flush) \
@@ -160,7 +206,10 @@
 namespace hc {
 
 #define HC_HOOK_ENTRY(name) name,
-enum class Failpoint { HC_FAILPOINTS(HC_HOOK_ENTRY) HC_GPU_FAILPOINTS(HC_HOOK_ENTRY) };
+enum class Failpoint {
+  HC_FAILPOINTS(HC_HOOK_ENTRY) HC_GPU_FAILPOINTS(HC_HOOK_ENTRY) HC_LANE_FAILPOINTS(HC_HOOK_ENTRY)
+  HC_CLIENT_FAILPOINTS(HC_HOOK_ENTRY)
+};
 enum class Mutant {
   HC_MUTANTS(HC_HOOK_ENTRY) HC_GROUP_MUTANTS(HC_HOOK_ENTRY) HC_GPU_MUTANTS(HC_HOOK_ENTRY)
 };

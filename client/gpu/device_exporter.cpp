@@ -8,6 +8,7 @@
 #include "client/gpu/device_error.h"
 #include "proto/check.h"
 #include "proto/limits.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -233,6 +234,7 @@ Result<void> DeviceExporter::record(std::uint16_t slot, void* stream) {
     return make_error(Code::bad_argument, "op.stream: must not be under capture");
   }
   result = driver->event_record(events_[slot], queue);
+  HC_FAILPOINT(client_event_recorded);
   return result == kCuSuccess ? Result<void>() : driver.error("cuEventRecord", result);
 }
 

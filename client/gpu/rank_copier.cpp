@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -101,6 +102,7 @@ void RankCopier::run_registration() {
     lock.unlock();
     // One that is refused is copied without: the engine has no log of ours.
     static_cast<void>(registry_.add(device_->driver(), arena.memory, arena.frame_bytes));
+    HC_FAILPOINT(client_frames_registered);
     lock.lock();
     registering_ = false;
     changed_.notify_all();
@@ -165,6 +167,7 @@ void RankCopier::copied(const CopyCompletion& done) {
   }
   // Its ticket stays known until its copies are, or until its end was told: wait_idle sees no gap.
   if (is_done) {
+    HC_FAILPOINT(client_batch_copied);
     on_done_(running->batch.name, running->code);
   } else if (running->batch.awaits_event) {
     start_copies(running);

@@ -28,6 +28,7 @@ void CopyDesk::copy(std::uint32_t item) {
 
 void CopyDesk::sum_filled(std::uint32_t item) {
   enqueue({Step::sum_filled, item, works_.core.ops.item(item).part});
+  HC_FAILPOINT(copy_sum_begun);
 }
 
 void CopyDesk::sum(PartRef ref) { enqueue({Step::sum_read, kNone32, ref}); }
@@ -55,6 +56,7 @@ void CopyDesk::park(std::uint32_t item) {
   task.use = op.use;
   ++running_;
   HC_CHECK(works_.core.copier.submit(job) == Code::ok);
+  HC_FAILPOINT(gpu_await_begun);
 }
 
 void CopyDesk::enqueue(const Queued& queued) {
@@ -163,6 +165,7 @@ void CopyDesk::finish_await(const Task& task, Code code) {
   if (!op.in_use || op.use != task.use) {
     return;  // it has ended meanwhile
   }
+  HC_FAILPOINT(gpu_await_heard);
   op.client_ready = true;
   const std::vector<std::uint32_t> parked = std::exchange(op.parked, {});
   for (const std::uint32_t item : parked) {
@@ -191,17 +194,19 @@ void CopyDesk::finish(const CopyCompletion& completion) {
     works_.fills.on_sum(what.part, completion.payload_crc);
     return;
   }
+  HC_FAILPOINT(copy_heard);
   Op& op = works_.core.ops.op(works_.core.ops.item(what.item).op);
   const bool is_moved = what.step == Step::move && completion.code == Code::ok;
   // Of an operation that is ending nobody will ever see the frame.
   const bool needs_sum = !completion.summed && !op.ending && !HC_MUTANT(filled_not_summed);
   if (is_moved && needs_sum) {
-    enqueue({Step::sum_filled, what.item, what.part});
+    sum_filled(what.item);
     return;
   }
   HC_CHECK(op.copies > 0);
   --op.copies;
   works_.events->copy_done(what.item, completion.code, completion.payload_crc);
+  HC_FAILPOINT(copy_settled);
 }
 
 void CopyDesk::turn() {

@@ -47,6 +47,7 @@ void RankDesk::tell(std::uint32_t index) {
   ++core.counters.rank_batches;
   HC_FAILPOINT(rank_prepared);
   works_.ends->report_prepared(index, frames);
+  HC_FAILPOINT(rank_told);
 }
 
 void RankDesk::turn() {
@@ -89,6 +90,7 @@ void RankDesk::give_up(SessionId id) {
   for (const std::uint32_t op : session->op_of_slot) {
     if (op != kNone32 && !core.ops.op(op).with_rank.empty()) {
       ++core.counters.rank_batches_given_up;
+      HC_FAILPOINT(rank_quarantine_over);
       finish(op, Code::cancelled);
     }
   }

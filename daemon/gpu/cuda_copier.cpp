@@ -7,6 +7,7 @@
 
 #include "daemon/log/log.h"
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 
 namespace hc {
 
@@ -168,6 +169,7 @@ void CudaCopier::close(MappingId mapping, std::uint64_t ticket) {
   slot.closing = true;
   slot.ticket = ticket;
   slot.mapping.reset();
+  HC_FAILPOINT(gpu_mapping_let_go);
 }
 
 void CudaCopier::poll_closed(std::vector<std::uint64_t>& tickets) {

@@ -119,6 +119,7 @@ void CudaKeeper::register_memory() {
     }
     arena.registered = true;  // a part of it may be
     const auto added = registry_.add(**driver_, arena.memory, arena.frame_bytes);
+    HC_FAILPOINT(gpu_frames_registered);
     if (!added) {
       news_.put(CudaRemark{"gpu.not_registered", added.error().message()});
     }
@@ -215,6 +216,7 @@ Result<CudaKeeper::Allocation*> CudaKeeper::allocation_of(
                                                : open_handle(wanted, device);
   HC_TRY(opened);
   open_count_.fetch_add(1, std::memory_order_relaxed);
+  HC_FAILPOINT(gpu_memory_opened);
   return &allocations_.emplace(key, std::move(*opened)).first->second;
 }
 
@@ -234,6 +236,7 @@ Result<void> CudaKeeper::open_events(Owner& owner, const DeviceExport& wanted) {
     events.push_back(event);
   }
   owner.events = std::move(events);
+  HC_FAILPOINT(gpu_events_opened);
   return {};
 }
 
@@ -305,6 +308,7 @@ void CudaKeeper::do_open(std::uint64_t ticket, MappingId id, DeviceExport& wante
   }
   const bool is_open = opened.mapping != nullptr;
   news_.put(std::move(opened));
+  HC_FAILPOINT(gpu_mapping_told);
   if (is_open) {
     register_memory();  // its copies are only slower before
   }
@@ -335,6 +339,7 @@ void CudaKeeper::close(const Key& key, std::uint64_t owner) {
     }
   }
   close_owner(owner);
+  HC_FAILPOINT(gpu_memory_closed);
 }
 
 void CudaKeeper::close_owner(std::uint64_t number) {

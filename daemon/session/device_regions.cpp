@@ -5,6 +5,7 @@
 
 #include "daemon/session/session_server.h"
 #include "proto/check.h"
+#include "proto/test_hooks.h"
 #include "shm/control_message.h"
 
 namespace hc {
@@ -60,6 +61,7 @@ Result<void> SessionServer::open_region(Session& session, const MessageHeader& h
   session.pending_regions.push_back(
       {header.request_id, request.region, has_fds, std::move(judged)});
   options_.devices->open(region_ticket(session, request.region), std::move(wanted));
+  HC_FAILPOINT(gpu_export_taken);
   return {};
 }
 
@@ -78,6 +80,7 @@ Result<void> SessionServer::take_rank_region(Session& session, const RegionBody&
   judged.by_rank = true;
   engine_->core().sessions.find(session.engine_id)->regions[number] = std::move(judged);
   ++engine_->core().counters.regions_registered;
+  HC_FAILPOINT(rank_region_taken);
   return {};
 }
 
@@ -140,6 +143,7 @@ void SessionServer::take_closed() {
         });
     if (found != pending.end()) {
       reply(*session, header_for(MessageType::unregister_region, found->request_id), {});
+      HC_FAILPOINT(gpu_unregister_answered);
       pending.erase(found);
     }
   }
@@ -162,6 +166,7 @@ void SessionServer::finish_region(Session& session, const Session::PendingRegion
   session.regions[pending.region].emplace(ClientRegion{std::nullopt, opened.mapping});
   ++engine_->core().counters.regions_registered;
   reply(session, request, {});
+  HC_FAILPOINT(gpu_region_answered);
 }
 
 // No copy on it is in flight.

@@ -59,6 +59,7 @@ void SessionServer::unmap(Session& session) {
   session.pending_regions.clear();  // what comes of them is closed when it comes
   // What tells the client that its memory is its own comes after the fact.
   store_release(session.rings->server_header().quiet, 1U);
+  HC_FAILPOINT(session_unmapped);
 }
 
 // What the client was told by completions comes before what its socket tells it.
@@ -91,6 +92,7 @@ void SessionServer::hang_up(Session& session) {
 bool SessionServer::may_give_up(Session& session, Instant now) {
   if (session.client_dead && session.dead_at == Instant{}) {
     session.dead_at = now;
+    HC_FAILPOINT(rank_quarantine_begun);
   }
   const std::int64_t grace_ns = HC_MUTANT(quarantine_skipped) ? 0 : kGpuGraceMs * kNsPerMs;
   const bool stopped = stops_at_ != Instant{} && now - stops_at_ >= kGpuGraceMs * kNsPerMs;
@@ -126,6 +128,7 @@ bool SessionServer::reap_one(Session& session, Instant now) {
     unmap(session);
     publish_now(session);
     hang_up(session);  // tells a living client that its memory is its own
+    HC_FAILPOINT(session_hung_up);
     const bool may_read = !session.client_dead && !session.detached;
     if (may_read && engine_->core().sessions.find(session.engine_id)->leases > 0) {
       return false;  // leases wait for the process, or for its next session

@@ -197,6 +197,7 @@ bool CudaLane::look_at_awaits() {
     if (result != kCuSuccess) {
       lost_by(result, "cuEventQuery of a client's event");
     }
+    HC_FAILPOINT(gpu_await_over);
     finish(**at);
     at = awaits_.erase(at);
     moved = true;
@@ -219,6 +220,7 @@ bool CudaLane::look_at_batches() {
     }
     Batch batch = std::move(batches_.front());
     batches_.pop_front();
+    HC_FAILPOINT(gpu_batch_done);
     finish_batch(batch, failed ? Code::io_error : Code::ok);
     moved = true;
   }

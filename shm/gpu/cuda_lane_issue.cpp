@@ -118,6 +118,7 @@ bool CudaLane::issue() {
   Batch batch;
   fill_batch(batch);
   const CuResult copied = copy_pieces();
+  HC_FAILPOINT(gpu_copies_queued);
   if (copied != kCuSuccess) {
     for (const ActivePtr& active : batch.jobs) {
       active->code = Code::io_error;

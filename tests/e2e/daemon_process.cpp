@@ -107,7 +107,12 @@ void DaemonProcess::spawn() {
 }
 
 void DaemonProcess::start() {
-  if (!start_unless_killed()) {
+  begin_start();
+  await_start();
+}
+
+void DaemonProcess::await_start() {
+  if (!await_ready()) {
     FAIL("the daemon was killed\n" << log());
   }
 }
@@ -125,6 +130,10 @@ bool DaemonProcess::was_killed() {
 
 bool DaemonProcess::start_unless_killed() {
   spawn();
+  return await_ready();
+}
+
+bool DaemonProcess::await_ready() {
   const std::uint64_t end_ms = monotonic_ms() + kPatienceMs;
   while (monotonic_ms() < end_ms) {
     std::array<pollfd, 2> events{{{notify_.get(), POLLIN, 0}, {process_->pidfd(), POLLIN, 0}}};
@@ -161,8 +170,8 @@ int DaemonProcess::start_refused() {
 }
 
 int DaemonProcess::stop() {
-  process_->signal(SIGTERM);
-  return process_->wait();
+  begin_stop();
+  return await_stop();
 }
 
 void DaemonProcess::kill_now() { process_->kill_now(); }

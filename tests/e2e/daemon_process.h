@@ -5,6 +5,7 @@
 // the daemon has said READY=1 to the socket that stands in for a service manager.
 #pragma once
 
+#include <csignal>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -53,6 +54,9 @@ class DaemonProcess {
   // Fails the test if the daemon does not get ready.
   void start();
   void start(const std::string& cold_start);
+  // The same in two steps, for several at once.
+  void begin_start() { spawn(); }
+  void await_start();
   // Starts while the stand-in for the manager does not listen: whether it finds READY=1 afterwards.
   bool start_unheard();
   // False: it was killed before it was ready. Fails the test if it ended in another way.
@@ -63,6 +67,8 @@ class DaemonProcess {
   int start_refused();
   // SIGTERM: the exit status.
   int stop();
+  void begin_stop() const { process_->signal(SIGTERM); }
+  int await_stop() { return process_->wait(); }
   void kill_now();
 
   pid_t pid() const { return process_->pid(); }
@@ -94,6 +100,7 @@ class DaemonProcess {
 
  private:
   void spawn();
+  bool await_ready();
   std::string volumes_text() const;
 
   DaemonOptions options_;

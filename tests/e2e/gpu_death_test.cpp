@@ -3,6 +3,7 @@
 // never reached, and a device that is lost.
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <random>
 #include <string>
@@ -77,7 +78,9 @@ TEST_CASE("Ranks that come and are killed at any moment leave nothing behind") {
   const Holdings baseline = watch.look();
   const std::size_t mappings = scene.daemon().mappings();
   std::mt19937 random(11);
-  const std::uint32_t kills = kill_count(10);
+  constexpr std::uint32_t kKills = 10;
+  const std::uint32_t kills = kill_count(kKills);
+  std::uint64_t longest_ms = 0;
   for (std::uint32_t i = 0; i < kills; ++i) {
     INFO("kill " << i);
     FakeLine line;
@@ -93,11 +96,17 @@ TEST_CASE("Ranks that come and are killed at any moment leave nothing behind") {
 
     rank.kill_now();
 
+    const std::uint64_t killed_ms = monotonic_ms();
     Holdings last;
     const bool back = eventually(
         [&] { return (last = watch.look()) == baseline && scene.is_clean(); });
+    longest_ms = std::max(longest_ms, monotonic_ms() - killed_ms);
     INFO(text_of(baseline) << "\n" << text_of(last) << "\n" << scene.daemon().log());
     REQUIRE(back);
+  }
+  if (kills > kKills) {
+    CHECK(longest_ms < 1000);
+    WARN(kills << " ranks killed; longest wait for the baseline " << longest_ms << " ms");
   }
   CHECK(scene.daemon().mappings() < mappings + 10 + kills / 2);
   CHECK(scene.daemon().stop() == 0);

@@ -101,8 +101,10 @@ hicache_code Rank::open() {
                                           .transfer = options_.transfer});
   HC_CHECK(region.has_value());
   region_ = std::make_unique<RankRegion>(std::move(*region));
-  return region_->attach(client_, 0, kDeadlineMs);
+  return register_region();
 }
+
+hicache_code Rank::register_region() { return region_->attach(client_, 0, kDeadlineMs); }
 
 hicache_code Rank::close() {
   const hicache_code code = hicache_close(client_, kDeadlineMs);

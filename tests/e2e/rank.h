@@ -59,6 +59,7 @@ class Rank {
 
   // Attaches and registers region 0.
   hicache_code open();
+  hicache_code register_region();  // as open does
   hicache_code close();
   hicache_client* client() const { return client_; }
   void forget_client() { client_ = nullptr; }  // the test has closed it itself

@@ -3,11 +3,13 @@
 // costs another rank no byte, whoever makes the copies.
 #include <sys/eventfd.h>
 
-#include <array>
+#include <algorithm>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "e2e/rank_copy_reuse.h"
 #include "e2e/rank_copy_scene.h"
 #include "support/catch.h"
 
@@ -17,6 +19,7 @@ namespace {
 constexpr std::uint32_t kPagesUsed = 400;
 constexpr std::uint32_t kPagesAtOnce = 4;
 constexpr std::uint32_t kOpsAtOnce = 6;
+constexpr std::uint32_t kKills = 8;
 
 // Stores and loads without end. What it loads is right, also of pages that the dead have stored.
 int copy_until_killed(const RankCopyScene& scene, const RankOptions& options, std::uint32_t seed,
@@ -53,15 +56,54 @@ int copy_until_killed(const RankCopyScene& scene, const RankOptions& options, st
   }
 }
 
+Keys honest_keys(std::uint64_t round) { return {100'000 + 8 * round, 8, 0}; }
+
+void expect_right(Rank& honest, const Keys& keys) {
+  REQUIRE(honest.load({keys.first, keys.count, 16}).code == HICACHE_OK);
+  CHECK(honest.wrong_bytes({keys.first, keys.count, 16}) == 0);
+}
+
 // Another rank's stores and loads between the kills. A busy pool costs it time alone.
 void expect_honest(Rank& honest, std::uint64_t round) {
-  const Keys keys{100'000 + 8 * round, 8, 0};
-  REQUIRE(eventually([&] { return honest.store(keys).code == HICACHE_OK; }));
-  REQUIRE(honest.load({keys.first, 8, 16}).code == HICACHE_OK);
-  CHECK(honest.wrong_bytes({keys.first, 8, 16}) == 0);
+  REQUIRE(eventually([&] { return honest.store(honest_keys(round)).code == HICACHE_OK; }));
+  expect_right(honest, honest_keys(round));
   if (honest.load({1000 + round % kPagesUsed, 1, 30}).code == HICACHE_OK) {
     CHECK(honest.wrong_bytes({1000 + round % kPagesUsed, 1, 30}) == 0);
   }
+}
+
+// Nothing of a client is open in the daemon's driver.
+bool is_clean(const RankCopyScene& scene, bool by_rank) {
+  const pid_t pid = scene.daemon_pid();
+  return by_rank || (scene.count(pid, "mappings") == 0 && scene.count(pid, "opened_events") == 0);
+}
+
+// Some rounds, and then anything, because the victim goes on while the daemon answers.
+void await_moment(int progress, std::mt19937& random, Watch& watch) {
+  const std::uint64_t wanted = 1 + random() % 8;
+  for (std::uint64_t rounds = 0; rounds < wanted;) {
+    REQUIRE(readable_within(progress, kPatienceMs));
+    eventfd_t more = 0;
+    REQUIRE(::eventfd_read(progress, &more) == 0);
+    rounds += more;
+  }
+  for (std::uint64_t looks = random() % 6; looks > 0; --looks) {
+    watch.look();
+  }
+}
+
+// What there is while the honest rank is alone.
+Holdings settled(const RankCopyScene& scene, Watch& watch) {
+  REQUIRE(eventually([&] { return scene.daemon_sessions() == 1; }));
+  Holdings at;
+  std::uint32_t same = 0;
+  REQUIRE(eventually([&] {
+    const Holdings last = at;
+    at = watch.look();
+    same = last == at ? same + 1 : 0;
+    return same == 25;
+  }));
+  return at;
 }
 
 TEST_CASE("A rank with device memory killed at any moment leaves nothing behind") {
@@ -78,45 +120,37 @@ TEST_CASE("A rank with device memory killed at any moment leaves nothing behind"
   Rank honest(scene.on_host("honest"));
   REQUIRE(honest.open() == HICACHE_OK);
   Holdings baseline;
-  const std::uint32_t kills = kill_count(8);
+  std::uint64_t longest_ms = 0;
+  const std::uint32_t kills = kill_count(kKills);
 
   for (std::uint32_t i = 0; i <= kills; ++i) {
     INFO("kill " << i);
     const UniqueFd progress(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     const auto seed = static_cast<std::uint32_t>(random());
     Child victim([&] { return copy_until_killed(scene, options, seed, progress.get()); });
-    const std::uint64_t wanted = 1 + random() % 8;
-    for (std::uint64_t rounds = 0; rounds < wanted;) {
-      REQUIRE(readable_within(progress.get(), kPatienceMs));
-      eventfd_t more = 0;
-      REQUIRE(::eventfd_read(progress.get(), &more) == 0);
-      rounds += more;
-    }
-    // After some answers the kill falls anywhere.
-    for (std::uint64_t looks = random() % 6; looks > 0; --looks) {
-      watch.look();
-    }
+    await_moment(progress.get(), random, watch);
 
     victim.kill_now();
 
+    const std::uint64_t killed_ms = monotonic_ms();
     expect_honest(honest, i);
     if (i == 0) {  // the first makes what stays
-      REQUIRE(eventually([&] { return scene.daemon_sessions() == 1; }));
-      std::uint32_t same = 0;
-      REQUIRE(eventually([&] {
-        const Holdings last = baseline;
-        baseline = watch.look();
-        same = last == baseline ? same + 1 : 0;
-        return same == 25;
-      }));
+      baseline = settled(scene, watch);
       continue;
     }
     Holdings last;
-    const bool back = eventually([&] { return (last = watch.look()) == baseline; }, 20'000);
+    const bool back = eventually(
+        [&] { return (last = watch.look()) == baseline && is_clean(scene, by_rank); }, 20'000);
+    longest_ms = std::max(longest_ms, monotonic_ms() - killed_ms);
     INFO("baseline: " << text_of(baseline) << "\nnow:      " << text_of(last) << "\n"
                       << scene.daemon().log());
     REQUIRE(back);
+    expect_right(honest, honest_keys(i));  // whatever was queued by the dead has ended
     expect_honest(honest, 1000 + i);
+  }
+  if (kills > kKills) {
+    CHECK(longest_ms <= kRankGoneMs);
+    WARN(kills << " ranks killed; longest wait for the baseline " << longest_ms << " ms");
   }
   CHECK(honest.close() == HICACHE_OK);
   CHECK(scene.daemon().stop() == 0);

@@ -10,6 +10,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "e2e/daemon_process.h"
 #include "e2e/holdings.h"
@@ -31,24 +33,29 @@ struct RankCopyPlan {
   bool daemon_has_gpu = false;
   std::string daemon_driver{};    // the stand-in's plan then
   std::uint32_t payload_bytes = 24'000;
+  bool is_one_of_many = false;    // its daemon is awaited by who made it
 };
 
 class RankCopyScene {
  public:
   explicit RankCopyScene(const RankCopyPlan& plan = {}) : plan_(plan), daemon_(options_of()) {
-    daemon_.start();
+    daemon_.begin_start();
+    if (!plan.is_one_of_many) {
+      daemon_.await_start();
+    }
   }
   ~RankCopyScene() = default;
   RankCopyScene(const RankCopyScene&) = delete;
   RankCopyScene& operator=(const RankCopyScene&) = delete;
 
   DaemonProcess& daemon() { return daemon_; }
-  // The next daemon, which has no small bug and dies nowhere.
-  void start_sound() {
+  pid_t daemon_pid() const { return daemon_.pid(); }
+  // The next daemon, which has no small bug and dies nowhere, and is to be awaited.
+  void begin_sound() {
     plan_.mutant.clear();
     plan_.failpoint.clear();
     daemon_.options() = options_of();
-    daemon_.start();
+    daemon_.begin_start();
   }
   RankOptions on_host(const std::string& group) const {
     RankOptions options;
@@ -70,6 +77,11 @@ class RankCopyScene {
     plan_double("HC_FAKE_CUDA_REPORT", reports_.str());
     HC_CHECK(::dlopen(double_library("libcuda.so.1").c_str(), RTLD_NOW) != nullptr);
   }
+  // The same for a program of its own.
+  std::vector<std::string> driver_environment(const std::string& plan) const {
+    return {"LD_LIBRARY_PATH=" + double_library("").parent_path().string(),
+            "HC_FAKE_CUDA=" + plan, "HC_FAKE_CUDA_REPORT=" + reports_.str()};
+  }
   // What the driver of a process counts, or has counted until its death.
   long count(pid_t pid, const std::string& what) const {
     return cuda_report(reports_.str(), pid, what);
@@ -86,9 +98,7 @@ class RankCopyScene {
     options.l3_bytes = 4 * plan_.l2_bytes;
     options.gpu_transfer = plan_.gpu_transfer;
     if (plan_.daemon_has_gpu) {
-      options.environment = {"LD_LIBRARY_PATH=" + double_library("").parent_path().string(),
-                             "HC_FAKE_CUDA=" + plan_.daemon_driver,
-                             "HC_FAKE_CUDA_REPORT=" + reports_.str()};
+      options.environment = driver_environment(plan_.daemon_driver);
     }
     for (const auto& [name, value] : {std::pair{"HICACHE_MUTANT=", plan_.mutant},
                                       std::pair{"HICACHE_FAILPOINT=", plan_.failpoint}}) {

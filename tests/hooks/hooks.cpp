@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // hooks: what the failpoints and mutants of a test build do. The environment says it, once:
 //
-//   HICACHE_FAILPOINT=NAME[:N][=kill|error]   at the N-th pass (1) die by SIGKILL (kill) or fail
+//   HICACHE_FAILPOINT=NAME[:N][=kill|error|stop]   at the N-th pass (1) die by SIGKILL (kill),
+//                                             fail, or stop by SIGSTOP until there is a SIGCONT
 //   HICACHE_MUTANT=NAME                       this small bug is there
 //   HICACHE_HOOKS=list                        print both lists and exit
 //
@@ -28,18 +29,39 @@ namespace {
 
 #define HC_HOOK_NAME(name) std::string_view(#name),
 constexpr auto kFailpointNames =
-    std::to_array({HC_FAILPOINTS(HC_HOOK_NAME) HC_GPU_FAILPOINTS(HC_HOOK_NAME)});
-constexpr std::size_t kFailpointsOfAll = std::to_array({HC_FAILPOINTS(HC_HOOK_NAME)}).size();
+    std::to_array({HC_FAILPOINTS(HC_HOOK_NAME) HC_GPU_FAILPOINTS(HC_HOOK_NAME) HC_LANE_FAILPOINTS(
+        HC_HOOK_NAME) HC_CLIENT_FAILPOINTS(HC_HOOK_NAME)});
 constexpr auto kMutantNames = std::to_array({HC_MUTANTS(HC_HOOK_NAME) HC_GROUP_MUTANTS(
     HC_HOOK_NAME) HC_GPU_MUTANTS(HC_HOOK_NAME)});
-constexpr std::size_t kMutantsOfDaemon = std::to_array({HC_MUTANTS(HC_HOOK_NAME)}).size();
-constexpr std::size_t kMutantsOfGroup = std::to_array({HC_GROUP_MUTANTS(HC_HOOK_NAME)}).size();
 #undef HC_HOOK_NAME
+
+// One word for each name, of the list that it stands in.
+#define HC_HOOK_WORD(name) "failpoint",
+#define HC_GPU_WORD(name) "gpu_failpoint",
+#define HC_LANE_WORD(name) "lane_failpoint",
+#define HC_CLIENT_WORD(name) "client_failpoint",
+constexpr auto kFailpointWords = std::to_array<const char*>(
+    {HC_FAILPOINTS(HC_HOOK_WORD) HC_GPU_FAILPOINTS(HC_GPU_WORD) HC_LANE_FAILPOINTS(HC_LANE_WORD)
+         HC_CLIENT_FAILPOINTS(HC_CLIENT_WORD)});
+#undef HC_HOOK_WORD
+#undef HC_GPU_WORD
+#undef HC_LANE_WORD
+#undef HC_CLIENT_WORD
+#define HC_HOOK_WORD(name) "mutant",
+#define HC_GROUP_WORD(name) "group_mutant",
+#define HC_GPU_WORD(name) "gpu_mutant",
+constexpr auto kMutantWords = std::to_array<const char*>(
+    {HC_MUTANTS(HC_HOOK_WORD) HC_GROUP_MUTANTS(HC_GROUP_WORD) HC_GPU_MUTANTS(HC_GPU_WORD)});
+#undef HC_HOOK_WORD
+#undef HC_GROUP_WORD
+#undef HC_GPU_WORD
+
+enum class Action : std::uint8_t { kill, error, stop };
 
 struct Plan {
   std::optional<Failpoint> failpoint;
   std::uint32_t pass = 1;
-  bool fails = false;
+  Action action = Action::kill;
   std::optional<Mutant> mutant;
 };
 
@@ -60,16 +82,18 @@ std::optional<Hook> find(const std::array<std::string_view, kCount>& names,
   return std::nullopt;
 }
 
-// NAME[:N][=kill|error]
+// NAME[:N][=kill|error|stop]
 void read_failpoint(std::string_view text, Plan& plan) {
   const std::string_view whole = text;
   const std::size_t equals = text.find('=');
   if (equals != std::string_view::npos) {
     const std::string_view action = text.substr(equals + 1);
-    plan.fails = action == "error";
-    if (action != "error" && action != "kill") {
+    if (action != "error" && action != "kill" && action != "stop") {
       refuse("HICACHE_FAILPOINT", whole);
     }
+    plan.action = action == "error" ? Action::error
+                  : action == "stop" ? Action::stop
+                                     : Action::kill;
     text = text.substr(0, equals);
   }
   const std::size_t colon = text.find(':');
@@ -88,20 +112,17 @@ void read_failpoint(std::string_view text, Plan& plan) {
   }
 }
 
-void print_hook(const char* kind, std::string_view name) {
-  std::printf("%s %.*s\n", kind, static_cast<int>(name.size()), name.data());
+template <std::size_t kCount>
+void print_list(const std::array<const char*, kCount>& words,
+                const std::array<std::string_view, kCount>& names) {
+  for (std::size_t i = 0; i < kCount; ++i) {
+    std::printf("%s %.*s\n", words[i], static_cast<int>(names[i].size()), names[i].data());
+  }
 }
 
 void print_lists() {
-  for (std::size_t i = 0; i < kFailpointNames.size(); ++i) {
-    print_hook(i < kFailpointsOfAll ? "failpoint" : "gpu_failpoint", kFailpointNames[i]);
-  }
-  for (std::size_t i = 0; i < kMutantNames.size(); ++i) {
-    print_hook(i < kMutantsOfDaemon                     ? "mutant"
-               : i < kMutantsOfDaemon + kMutantsOfGroup ? "group_mutant"
-                                                        : "gpu_mutant",
-               kMutantNames[i]);
-  }
+  print_list(kFailpointWords, kFailpointNames);
+  print_list(kMutantWords, kMutantNames);
   std::fflush(stdout);
   std::_Exit(0);
 }
@@ -144,7 +165,12 @@ void say(Failpoint point, const char* what) {
   }
 }
 
-[[noreturn]] void die(Failpoint point) {
+void die_or_stop(Failpoint point) {
+  if (g_plan.action == Action::stop) {
+    say(point, "stopped");
+    ::kill(::getpid(), SIGSTOP);
+    return;
+  }
   say(point, "killed");
   ::kill(::getpid(), SIGKILL);
   while (true) {
@@ -156,11 +182,11 @@ void say(Failpoint point, const char* what) {
 
 void pass_failpoint(Failpoint point) {
   if (is_due(point)) {
-    if (g_plan.fails) {
+    if (g_plan.action == Action::error) {
       refuse("HICACHE_FAILPOINT: this one can't fail", kFailpointNames[static_cast<std::size_t>(
                                                            point)]);
     }
-    die(point);
+    die_or_stop(point);
   }
 }
 
@@ -168,8 +194,9 @@ bool failpoint_fails(Failpoint point) {
   if (!is_due(point)) {
     return false;
   }
-  if (!g_plan.fails) {
-    die(point);
+  if (g_plan.action != Action::error) {
+    die_or_stop(point);
+    return false;
   }
   say(point, "failed");
   return true;

@@ -100,10 +100,15 @@ TEST_CASE("a rank that dies is one line with its number and its end", "[ctl]") {
     const char* says;
   };
   const Case at = GENERATE(
-      Case{[](const RankSetup&, std::uint32_t, int) { return 3; }, "ended with status 3"},
-      Case{[](const RankSetup&, std::uint32_t, int) {
-             ::kill(::getpid(), SIGKILL);
-             return 0;
+      Case{[](const RankSetup& setup, std::uint32_t rank, int fd) {
+             return rank == 0 ? 3 : serve_rank(setup, rank, fd);
+           },
+           "ended with status 3"},
+      Case{[](const RankSetup& setup, std::uint32_t rank, int fd) {
+             if (rank == 0) {
+               ::kill(::getpid(), SIGKILL);
+             }
+             return serve_rank(setup, rank, fd);
            },
            "was killed by signal 9"});
   const Setting setting;
