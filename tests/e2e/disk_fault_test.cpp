@@ -53,7 +53,6 @@ struct Faulty {
     options.program = "hicached_hooks";
     options.environment = {"HICACHE_DISK_FAULTS=" + daemon.folder() + "/faults"};
     options.l2_bytes = 2U << 20;  // 73 pages
-    options.io_timeout_ms = 300;
   }
   void begin() {
     daemon.start();
@@ -179,6 +178,7 @@ TEST_CASE("A disk that is full: stores that want more than memory are told, and 
 
 TEST_CASE("A disk that does not answer: who waits is told in time, and it recovers") {
   Faulty at;
+  at.daemon.options().io_timeout_ms = 1500;  // more than a disk takes that others use
   at.begin();
   at.faults.volume().holds = 1;
 
