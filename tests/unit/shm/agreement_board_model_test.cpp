@@ -15,12 +15,12 @@
 
 namespace {
 
-constexpr std::uint8_t kRanksMax = 3;
-constexpr std::uint8_t kRounds = 2;
+constexpr std::uint8_t kModelRanks = 3;
+constexpr std::uint8_t kModelRounds = 2;
 
 struct BoardRules {
   std::uint8_t ranks = 3;
-  std::uint8_t rounds = kRounds;
+  std::uint8_t rounds = kModelRounds;
   bool may_die = false;         // the last rank
   bool looks_again = true;      // (2): after the doubt
   bool has_fence = true;        // between (1) and (2)
@@ -58,17 +58,17 @@ struct BoardRank {
   std::uint8_t whom = 0;
   bool has_doubted = false;
   bool saw_doubt = false;
-  std::array<RoundEnd, kRounds> ends{};
+  std::array<RoundEnd, kModelRounds> ends{};
   std::vector<BoardStore> buffer;
   friend auto operator<=>(const BoardRank&, const BoardRank&) = default;
 };
 
 struct BoardState {
-  std::array<std::uint8_t, kRanksMax> rounds{};
-  std::array<bool, kRanksMax> gone{};
+  std::array<std::uint8_t, kModelRanks> rounds{};
+  std::array<bool, kModelRanks> gone{};
   std::uint8_t doubt = 0;
   std::uint8_t verdict = 0;
-  std::array<BoardRank, kRanksMax> ranks{};
+  std::array<BoardRank, kModelRanks> ranks{};
   friend auto operator<=>(const BoardState&, const BoardState&) = default;
 };
 
