@@ -111,13 +111,14 @@ Result<void> Client::close(std::uint32_t timeout_ms) {
   const Deadline deadline = deadline_after_ms(timeout_ms);
   Lock lock(mutex_);
   closing_ = true;
+  close_by_ = deadline;
   HC_FAILPOINT(client_close_begun);
   if (attached()) {
     // The daemon must not hear of an end before our own copies have ended.
     changed_.wait_until(lock, deadline, [this] { return rank_copies_ == 0 || !attached(); });
   }
   if (attached()) {
-    session_->detach(rank_copies_ > 0);
+    session_->detach(parting(), rank_copies_ > 0);
   }
   const bool ended = changed_.wait_until(lock, deadline, [this] { return session_ == nullptr; });
   stop_ = true;
@@ -192,7 +193,7 @@ int Client::event_fd() {
 void Client::break_session(std::string why) {
   last_failure_ = make_error(Code::disconnected, std::move(why));
   // Until the daemon has closed the socket operations keep their memory.
-  session_->detach(rank_copies_ > 0);
+  session_->detach(parting(), rank_copies_ > 0);
 }
 
 void Client::announce() {

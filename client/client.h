@@ -143,17 +143,17 @@ class Client {
 
   // client.cpp
   bool attached() const { return session_ != nullptr && !session_->closed(); }
+  Parting parting() const { return closing_ ? Parting::for_good : Parting::comes_back; }
   Error not_attached() const;
   Result<void> check_attached() const;
   Result<void> check_data(bool held_is_ok) const;
-  void break_session(std::string why);
-  void announce();
+  void break_session(std::string why), announce();
 
   // client_ops.cpp
   Result<RequestEntry> judge_op(Verb verb, const hicache_op* op, Pages pages, PageRules& rules);
   PageRules rules_of(Verb verb, std::uint8_t kind_mask) const;
   Result<std::uint64_t> launch(Session::Submission submission);
-  Result<std::uint64_t> launch_release(RequestEntry entry, std::uint64_t handle);
+  Result<std::uint64_t> launch_release(RequestEntry entry, const Lease& lease, bool asked);
   void give_back_orphans();
   std::size_t collect(std::span<hicache_completion> out);
   std::uint32_t wait_flags() const;
@@ -170,8 +170,7 @@ class Client {
                              const std::string& reason);
   void give_arenas();
   Result<void> place_operation(Session::Submission& submission, const hicache_op& op);
-  void take_from_session(std::size_t max);
-  void refuse_prepared();
+  void take_from_session(std::size_t max), refuse_prepared();
   bool start_rank_copies(const Session::Prepared& prepared);
   void rank_copied(std::uint64_t name, Code code);
 
@@ -191,17 +190,18 @@ class Client {
   enum class Sign { none, stop, daemon_dead, end_of_socket };
   void run();
   bool attempt(std::uint32_t& backoff_ms);
-  std::optional<AttachPlan> next_plan();
-  bool publish(const Attached& attached, const AttachPlan& plan);
-  bool note_failure(Error error);
   EndSeen serve(Session& session);
   Deadline look_at_overdue(Session& session);
-  void finish_session(EndSeen end);
-  void end_session(Session& session, EndSeen end);
+  void finish_session(EndSeen end), end_session(Session& session, EndSeen end);
   void await_daemon_exit(Session& session, EndSeen end);
   bool await_gpu(Session& session), await_rank_copies();
   Sign await_sign(Session& session, std::uint32_t timeout_ms, EndSeen end);
-  bool pause(std::uint32_t& backoff_ms);
+
+  // client_reattach.cpp
+  bool may_attach(), publish(const Attached& attached, const AttachPlan& plan);
+  AttachPlan next_plan();
+  void take_over_leases(), leave_leases();
+  bool note_failure(Error error), pause(std::uint32_t& backoff_ms);
 
   ForkGuard fork_guard_;
   OpenPlan plan_;     // its space follows hicache_space_switch
@@ -209,16 +209,16 @@ class Client {
   UniqueFd event_fd_;
   UniqueFd nudge_fd_;  // readable once the background thread has to look at its deadlines again
   std::thread background_;
-  std::minstd_rand jitter_;  // background thread only
+  std::minstd_rand jitter_;  // background thread only, and so is
+  std::optional<PreviousSession> previous_;  // set while its leases may go on
 
   std::mutex export_mutex_;  // held over calls of the driver; before mutex_
   std::mutex mutex_;
   std::condition_variable changed_;  // session, calls, regions, attempts, completions
   std::shared_ptr<Session> session_;
-  std::uint32_t attachments_ = 0;
-  std::uint64_t instances_ = 0;
+  std::uint32_t attachments_ = 0, first_attachment_ = 0;  // the first whose views still count
+  std::uint64_t instances_ = 0, attempts_ = 0;
   Uuid last_instance_{};
-  std::uint64_t attempts_ = 0;
   Error last_failure_{Code::disconnected, 0, "no daemon has answered yet"};
   bool final_ = false;  // last_failure_ is for good
   bool closing_ = false, stop_ = false;
@@ -234,7 +234,7 @@ class Client {
   CallPtr switch_call_;
   std::vector<hicache_completion> ready_;  // taken, not handed out: [ready_head_, end)
   std::size_t ready_head_ = 0;
-  Deadline overdue_checked_{};
+  Deadline overdue_checked_{}, close_by_{};
   Deadline listening_until_{};  // when the background thread looks for late operations next
   std::uint32_t waiters_ = 0;
   bool event_wanted_ = false;

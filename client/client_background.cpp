@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// client_background: the thread that attaches, listens, and attaches again.
+// client_background: the thread that attaches, listens, and brings sessions to their end.
 //
 // Order at the end of a session, so that memory is never called free too early:
 //   1. the socket is at its end: nothing new is submitted. Where this side gives up first, it
@@ -9,14 +9,12 @@
 //   4. otherwise the daemon is dying: its pidfd says when nothing of it runs any more. A daemon
 //      that lives and has not closed the socket keeps the memory, however long that takes
 //   5. only then the session object goes, and the next attempt to attach starts
-#include <poll.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <chrono>
 #include <exception>
 #include <utility>
@@ -25,31 +23,15 @@
 
 namespace hc {
 
-namespace {
-
-// The first descriptor that is readable within the time, or -1. One of -1 is left out.
-int first_readable(std::array<int, 3> fds, std::uint32_t timeout_ms) {
-  const Deadline deadline = deadline_after_ms(timeout_ms);
-  while (true) {
-    std::array<pollfd, 3> ready{{{fds[0], POLLIN, 0}, {fds[1], POLLIN, 0}, {fds[2], POLLIN, 0}}};
-    const int count = ::poll(ready.data(), ready.size(), poll_timeout_ms(deadline));
-    for (const pollfd& entry : ready) {
-      if (count > 0 && entry.revents != 0) {
-        return entry.fd;
-      }
-    }
-    if (count == 0 || (count < 0 && errno != EINTR)) {
-      return -1;
-    }
-  }
-}
-
-}  // namespace
-
 void Client::run() {
   ::pthread_setname_np(::pthread_self(), "hicache");
   std::uint32_t backoff_ms = kBackoffMinMs;
   while (attempt(backoff_ms) && pause(backoff_ms)) {
+  }
+  try {
+    leave_leases();
+  } catch (const std::exception&) {
+    // The daemon ends them with this process.
   }
 }
 
@@ -60,18 +42,18 @@ bool Client::attempt(std::uint32_t& backoff_ms) {
   Deadline calm = Deadline::max();
   EndSeen end = EndSeen::no;
   try {
-    auto plan = next_plan();
-    if (!plan) {
+    if (!may_attach()) {
       return false;
     }
-    const auto attached = attach(*plan);
+    auto plan = next_plan();
+    const auto attached = attach(plan);
     if (!attached) {
       return note_failure(attached.error());
     }
-    if (!publish(*attached, *plan)) {
+    if (!publish(*attached, plan)) {
       return false;
     }
-    plan->regions.clear();  // one that goes must not live on here: its descriptors keep memory
+    plan.regions.clear();  // one that goes must not live on here: its descriptors keep memory
     calm = deadline_after_ms(kBackoffMaxMs);
     end = serve(*attached->session);
   } catch (const std::exception&) {
@@ -84,64 +66,6 @@ bool Client::attempt(std::uint32_t& backoff_ms) {
     backoff_ms = kBackoffMinMs;
   }
   return true;
-}
-
-// Nothing when the client is being closed or has used up its attachments.
-std::optional<AttachPlan> Client::next_plan() {
-  const Lock lock(mutex_);
-  if (closing_ || attachments_ == kAttachmentsMax) {
-    return std::nullopt;
-  }
-  AttachPlan plan;
-  plan.open = plan_;
-  plan.attachment = attachments_ + 1;
-  plan.regions = regions_.to_register();
-  plan.deadline = deadline_after_ms(plan_.attach_timeout_ms);
-  plan.stop_fd = stop_fd_.get();
-  return plan;
-}
-
-bool Client::publish(const Attached& attached, const AttachPlan& plan) {
-  const Lock lock(mutex_);
-  if (closing_) {
-    return false;
-  }
-  session_ = attached.session;
-  attachments_ = session_->attachment();
-  ++attempts_;
-  if (instances_ == 0 || session_->reply().daemon_instance != last_instance_) {
-    last_instance_ = session_->reply().daemon_instance;
-    ++instances_;
-  }
-  watch_board_again();
-  last_failure_ = make_error(Code::disconnected, "the daemon closed the connection");
-  for (const auto& region : plan.regions) {
-    const std::uint32_t number = region->plan.request.region;
-    const auto refused = attached.refused_regions.find(number);
-    const bool accepted = refused == attached.refused_regions.end();
-    RegionSlot& slot = regions_.at(number);
-    if (slot.state != RegionState::free) {
-      slot.state = accepted ? RegionState::registered : RegionState::failed;
-      slot.refusal = accepted ? std::string() : refused->second;
-    } else if (accepted) {
-      // Unregistered by its owner while this attempt was registering it.
-      unregister_unasked(number);
-    }
-  }
-  give_arenas();
-  static_cast<void>(session_->begin_wait(wait_flags()));
-  announce();
-  return true;
-}
-
-// False when no later attempt can succeed.
-bool Client::note_failure(Error error) {
-  const Lock lock(mutex_);
-  ++attempts_;
-  last_failure_ = std::move(error);
-  final_ = attach_is_final(last_failure_.code);
-  announce();
-  return !final_;
 }
 
 Client::EndSeen Client::serve(Session& session) {
@@ -233,7 +157,7 @@ void Client::end_session(Session& session, EndSeen end) {
   {
     const Lock lock(mutex_);
     if (rank_copier_ != nullptr) {
-      session.detach(false);  // no frame is touched by us any more
+      session.detach(parting(), false);  // no frame is touched by us any more
     }
     session.connection().end_sending();
     static_cast<void>(session.take_completions(ready_, kCompletionEntries, leases_));
@@ -243,7 +167,6 @@ void Client::end_session(Session& session, EndSeen end) {
     const bool is_free = ended && (session.is_quiet() || !session.ops().any_on_device());
     session.abandon(is_free && end == EndSeen::yes, ready_);
     memory_in_flight = session.ops().in_flight() > 0;
-    leases_.end_all();
     for (auto& [id, call] : calls_) {
       call->done = true;
       call->code = Code::disconnected;
@@ -254,6 +177,7 @@ void Client::end_session(Session& session, EndSeen end) {
     if (ended && (end_code == Code::superseded || end_code == Code::refused)) {
       final_ = true;
       last_failure_.code = end_code;
+      leases_.end_all();
     }
     announce();
   }
@@ -262,6 +186,11 @@ void Client::end_session(Session& session, EndSeen end) {
   }
   const Lock lock(mutex_);
   regions_.forget_unsettled();
+  if (!final_ && !session.parted_for_good()) {
+    const AttachReply& reply = session.reply();
+    previous_ = PreviousSession{reply.daemon_instance, reply.session_serial,
+                                UniqueFd(::fcntl(session.daemon_pidfd(), F_DUPFD_CLOEXEC, 0))};
+  }
   announce();
   session_.reset();
   changed_.notify_all();
@@ -350,20 +279,6 @@ Client::Sign Client::await_sign(Session& session, std::uint32_t timeout_ms, EndS
       socket = -1;  // It can't be read, and asking again at once would be a busy loop.
     }
   }
-}
-
-// Waits out the back-off, with jitter so that the ranks of a node do not come all at once. False
-// when the client is being closed or can't attach any more.
-bool Client::pause(std::uint32_t& backoff_ms) {
-  {
-    const Lock lock(mutex_);
-    if (closing_ || final_) {
-      return false;
-    }
-  }
-  std::uniform_int_distribution<std::uint32_t> jittered(backoff_ms / 2, backoff_ms);
-  backoff_ms = std::min(backoff_ms * 2, kBackoffMaxMs);
-  return first_readable({stop_fd_.get(), -1, -1}, jittered(jitter_)) == -1;
 }
 
 }  // namespace hc

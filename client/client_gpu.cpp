@@ -214,7 +214,7 @@ void Client::rank_copied(std::uint64_t name, Code code) {
     if (session_->closed()) {
       refuse_prepared();
       if (rank_copies_ == 0) {
-        session_->detach(false);
+        session_->detach(parting(), false);
       }
     }
   }

@@ -42,6 +42,7 @@ Result<std::uint64_t> Client::launch(Session::Submission submission) {
   OpRecord record = record_of(submission.entry);
   record.on_device = submission.record.on_device;
   record.by_rank = std::move(submission.record.by_rank);
+  record.unasked = submission.record.unasked;
   submission.record = std::move(record);
   submission.record.page_count = static_cast<std::uint32_t>(submission.pages.size());
   const Deadline late_at = submission.record.late_at;
@@ -113,9 +114,22 @@ Result<std::uint64_t> Client::submit(Verb verb, const hicache_op* op, Pages page
   return launch(std::move(submission));
 }
 
-Result<std::uint64_t> Client::launch_release(RequestEntry entry, std::uint64_t handle) {
+Result<std::uint64_t> Client::launch_release(RequestEntry entry, const Lease& lease, bool asked) {
+  Session::Submission submission;
+  submission.entry = entry;
+  submission.entry.lease = lease.daemon_lease.value;
+  submission.record.unasked = !asked;
+  return launch(submission);
+}
+
+// Without a session the daemon can't be told now. It may keep the lease for the next session, so it
+// is told then.
+Result<std::uint64_t> Client::release(const hicache_op* op, std::uint64_t handle) {
+  const Lock lock(mutex_);
+  auto entry = check_op(Verb::release, op, plan_.space);
+  HC_TRY(entry);
   const Lease* const lease = leases_.find(handle);
-  if (lease == nullptr) {
+  if (lease == nullptr || lease->given_up) {
     return make_error(Code::bad_argument,
                       "lease = " + std::to_string(handle) + ": must be a lease that is held");
   }
@@ -124,25 +138,20 @@ Result<std::uint64_t> Client::launch_release(RequestEntry entry, std::uint64_t h
     return make_error(Code::not_found,
                       "lease = " + std::to_string(handle) + " had ended with its session or space");
   }
-  HC_TRY_VOID(check_attached());
-  Session::Submission submission;
-  submission.entry = entry;
-  submission.entry.lease = lease->daemon_lease.value;
-  auto op_id = launch(submission);
+  if (!attached()) {
+    leases_.give_up(handle);
+    orphans_.push_back(handle);
+    return not_attached();
+  }
+  auto op_id = launch_release(*entry, *lease, true);
   HC_TRY(op_id);
   leases_.erase(handle);
   return op_id;
 }
 
-Result<std::uint64_t> Client::release(const hicache_op* op, std::uint64_t handle) {
-  const Lock lock(mutex_);
-  auto entry = check_op(Verb::release, op, plan_.space);
-  HC_TRY(entry);
-  return launch_release(*entry, handle);
-}
-
 void Client::give_back(std::uint64_t lease) {
   const Lock lock(mutex_);
+  leases_.give_up(lease);
   orphans_.push_back(lease);
   give_back_orphans();
 }
@@ -152,12 +161,12 @@ void Client::give_back_orphans() {
   entry.verb = static_cast<std::uint8_t>(Verb::release);
   entry.deadline_ms = kDeadlineMsMax;
   while (!orphans_.empty()) {
-    const auto released = launch_release(entry, orphans_.back());
-    const bool later = !released && (released.error().code == Code::busy ||
-                                     released.error().code == Code::disconnected);
-    if (later) {
-      return;
+    const Lease* const lease = leases_.find(orphans_.back());
+    const bool is_alive = lease != nullptr && lease->alive;
+    if (is_alive && (!attached() || !launch_release(entry, *lease, false))) {
+      return;  // as slots come free, or with the next session
     }
+    leases_.erase(orphans_.back());
     orphans_.pop_back();
   }
 }

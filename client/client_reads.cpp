@@ -83,7 +83,7 @@ Result<hicache_view> Client::lease_view(std::uint64_t handle, std::uint32_t page
                                         std::uint32_t kind) {
   const Lock lock(mutex_);
   const Lease* const lease = leases_.find(handle);
-  if (lease == nullptr) {
+  if (lease == nullptr || lease->given_up) {
     return make_error(Code::bad_argument,
                       "lease = " + std::to_string(handle) + ": must be a lease that is held");
   }
@@ -117,8 +117,8 @@ Result<hicache_view> Client::lease_view(std::uint64_t handle, std::uint32_t page
 bool Client::view_intact(const hicache_view& view) {
   const Lock lock(mutex_);
   const std::uint64_t attachment = view.token >> kTokenIndexBits;
-  if (!attached() || attachment != session_->attachment()) {
-    // Nobody keeps the generations of a session that is over.
+  if (!attached() || attachment < first_attachment_ || attachment > session_->attachment()) {
+    // Nobody keeps the generations of a session that is over, unless another goes on with them.
     return false;
   }
   const std::uint64_t index = view.token & ((1ULL << kTokenIndexBits) - 1);

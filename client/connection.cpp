@@ -46,6 +46,22 @@ int poll_timeout_ms(Deadline deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(ms, 0, kDeadlineMsMax));
 }
 
+int first_readable(std::array<int, 3> fds, std::uint32_t timeout_ms) {
+  const Deadline deadline = deadline_after_ms(timeout_ms);
+  while (true) {
+    std::array<pollfd, 3> ready{{{fds[0], POLLIN, 0}, {fds[1], POLLIN, 0}, {fds[2], POLLIN, 0}}};
+    const int count = ::poll(ready.data(), ready.size(), poll_timeout_ms(deadline));
+    for (const pollfd& entry : ready) {
+      if (count > 0 && entry.revents != 0) {
+        return entry.fd;
+      }
+    }
+    if (count == 0 || (count < 0 && errno != EINTR)) {
+      return -1;
+    }
+  }
+}
+
 Code ControlMessage::status() const {
   return code_is_known(header.status) ? static_cast<Code>(header.status) : Code::protocol;
 }

@@ -6,6 +6,7 @@
 // never raised; a message that breaks its own header is Code::protocol and nothing of it is used.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -24,6 +25,8 @@ using Deadline = std::chrono::steady_clock::time_point;
 Deadline deadline_after_ms(std::uint64_t timeout_ms);
 // What is left for poll(2), rounded up; 0 when it has passed.
 int poll_timeout_ms(Deadline deadline);
+// The first descriptor that is readable within the time, or -1. One of -1 is left out.
+int first_readable(std::array<int, 3> fds, std::uint32_t timeout_ms);
 
 // Descriptors that end a wait for the daemon when they turn readable; -1: none.
 struct WakeFds {

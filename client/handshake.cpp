@@ -53,7 +53,8 @@ Result<UniqueFd> own_pidfd() {
   return fd;
 }
 
-std::vector<std::uint8_t> encode_attach(const OpenPlan& plan) {
+std::vector<std::uint8_t> encode_attach(const AttachPlan& attach) {
+  const OpenPlan& plan = attach.open;
   const std::vector<std::uint8_t> descriptor = encode_space(plan.space);
   AttachRequest request{};
   request.protocol = kProtocolVersion;
@@ -69,10 +70,24 @@ std::vector<std::uint8_t> encode_attach(const OpenPlan& plan) {
   request.context = plan.at.context;
   request.descriptor_bytes = static_cast<std::uint32_t>(descriptor.size());
   request.quota_bytes = plan.quota_bytes;
-  std::vector<std::uint8_t> body(sizeof request);
+  request.previous_daemon = attach.previous_daemon;
+  request.previous_session = attach.previous_session;
+  request.lease_count = static_cast<std::uint32_t>(attach.leases.size());
+  std::vector<std::uint8_t> body(sizeof request + descriptor.size());
   std::memcpy(body.data(), &request, sizeof request);
-  body.insert(body.end(), descriptor.begin(), descriptor.end());
+  std::copy(descriptor.begin(), descriptor.end(), body.data() + sizeof request);
   return body;
+}
+
+// Too many for a message: a rank may hold a lease for each page of its quota.
+Result<UniqueFd> list_file(const std::vector<LeaseId>& leases) {
+  const std::size_t bytes = leases.size() * sizeof(LeaseId);
+  auto file = MemoryFile::create("hicache-leases", bytes);
+  HC_TRY(file);
+  if (::pwrite(file->fd(), leases.data(), bytes, 0) != static_cast<ssize_t>(bytes)) {
+    return make_error(Code::io_error, "write the list of leases", errno);
+  }
+  return file->writable_fd();
 }
 
 // The reply to `request_id`, whatever it says; what the daemon says unasked meanwhile is not for
@@ -172,6 +187,26 @@ Result<void> register_again(Connection& connection, const AttachPlan& plan,
   return {};
 }
 
+// The daemon's yes, with everything that it brings.
+Result<ControlMessage> ask_to_attach(Connection& connection, const AttachPlan& plan,
+                                     std::vector<int> fds) {
+  UniqueFd list;
+  if (!plan.leases.empty()) {
+    auto made = list_file(plan.leases);
+    HC_TRY(made);
+    list = std::move(*made);
+    fds.push_back(list.get());
+  }
+  HC_TRY_VOID(connection.send(MessageType::attach, kAttachRequestId, encode_attach(plan), fds));
+  auto message = await_reply(connection, plan, kAttachRequestId);
+  HC_TRY(message);
+  if (!message->is(MessageType::attach_reply) || message->record<AttachReply>() == nullptr ||
+      message->fds.size() != kReplyFds) {
+    return make_error(Code::protocol, "the daemon answered the attach with something else");
+  }
+  return message;
+}
+
 }  // namespace
 
 Result<StatusTableReader> open_status_table(ControlMessage& message, std::size_t fd_index,
@@ -202,17 +237,9 @@ Result<Attached> attach(const AttachPlan& plan) {
   HC_TRY(client_file);
   auto pidfd = own_pidfd();
   HC_TRY(pidfd);
-  const std::array<int, 2> fds{client_file->file.fd(), pidfd->get()};
-  HC_TRY_VOID(
-      connection->send(MessageType::attach, kAttachRequestId, encode_attach(plan.open), fds));
-  auto message = await_reply(*connection, plan, kAttachRequestId);
+  auto message = ask_to_attach(*connection, plan, {client_file->file.fd(), pidfd->get()});
   HC_TRY(message);
-  const auto* const body = message->record<AttachReply>();
-  if (!message->is(MessageType::attach_reply) || body == nullptr ||
-      message->fds.size() != kReplyFds) {
-    return make_error(Code::protocol, "the daemon answered the attach with something else");
-  }
-  const AttachReply reply = *body;
+  const AttachReply reply = *message->record<AttachReply>();
   HC_TRY_VOID(judge_reply(reply, plan.open));
   auto server_file = map_server_file(std::move(message->fds[kServerFile]));
   HC_TRY(server_file);

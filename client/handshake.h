@@ -19,8 +19,18 @@
 
 namespace hc {
 
+// The session before, at whose daemon the leases may still be.
+struct PreviousSession {
+  Uuid daemon{};
+  std::uint64_t serial = 0;
+  UniqueFd daemon_pidfd;
+};
+
 struct AttachPlan {
   OpenPlan open;  // with the space as it is now
+  Uuid previous_daemon{};
+  std::uint64_t previous_session = 0;  // 0: none
+  std::vector<LeaseId> leases;         // of it, that are to be kept
   std::uint32_t attachment = 1;
   std::vector<std::shared_ptr<const KnownRegion>> regions;  // registered again
   Deadline deadline;

@@ -23,8 +23,8 @@
  *  - A miss, an I/O failure or damage on disk is HICACHE_NOT_FOUND: recompute.
  *  - When the daemon goes away every operation in flight ends with HICACHE_DISCONNECTED (one that
  *    names memory only once nothing of the daemon runs any more: until then it is LATE), calls
- *    answer it at once, and the library attaches again in the background. Leases are gone then
- *    and regions are registered again by the library.
+ *    answer it at once, and the library attaches again in the background. Regions are registered
+ *    again by the library. Leases are gone then, unless the same daemon lives on and keeps them.
  *  - The library installs no signal handler, raises no SIGPIPE, and writes to no stream.
  */
 #ifndef HICACHE_H
@@ -288,7 +288,8 @@ HICACHE_API hicache_code hicache_pin(hicache_client* client, const hicache_op* o
                                      const hicache_page* pages, size_t page_count,
                                      uint64_t* op_id);
 /* Ends a lease and its views at once. NOT_FOUND, without an operation, if the lease had ended with
- * its session or space: then this only lets go of its memory. */
+ * its session or space: then this only lets go of its memory. DISCONNECTED, without an operation:
+ * no session stands; the handle is gone, and a daemon that keeps the lease will be told. */
 HICACHE_API hicache_code hicache_release(hicache_client* client, const hicache_op* op,
                                          uint64_t lease, uint64_t* op_id);
 /* Forgets pages on this node: every kind and shard. Unreachable at once; completed when they can't
@@ -336,7 +337,8 @@ HICACHE_API hicache_code hicache_event_fd(hicache_client* client, int* fd);
 
 /* A leased payload in the mapped pool; read-only. Valid until the lease is released; readable until
  * then even if the daemon dies. Check with hicache_view_intact after the copy: 0 means the bytes
- * may have changed, use nothing of them. */
+ * may have changed, use nothing of them. A lease that goes on in the next session keeps its views;
+ * between the sessions none is called intact. */
 typedef struct hicache_view {
   const uint8_t* data;       /* NULL where this shard has no part of the kind */
   uint64_t size_bytes;       /* payload_bytes of the kind */

@@ -46,6 +46,7 @@ struct OpRecord {
   std::chrono::steady_clock::time_point late_at;  // when the client itself says that it is late
   bool on_device = false;                         // the daemon copies memory of a GPU
   std::shared_ptr<const RankOp> by_rank;          // we copy; else null
+  bool unasked = false;                           // nobody waits for its completion
   bool late = false;                              // a `late` completion has been handed out
   std::uint64_t lease = 0;                        // handle of the lease that this operation granted
 

@@ -79,12 +79,14 @@ Code Session::end_code() const {
   return code_for_engine(load_acquire(server_->end_code));
 }
 
-void Session::detach(bool copies_in_flight) {
+void Session::detach(Parting parting, bool copies_in_flight) {
   closed_ = true;
   if (copies_in_flight) {
     return;
   }
-  static_cast<void>(parts_.connection.send(MessageType::detach, next_request_id(), {}, {}));
+  const auto word = parting == Parting::for_good ? MessageType::detach : MessageType::leave;
+  const bool sent = parts_.connection.send(word, next_request_id(), {}, {}).has_value();
+  parted_for_good_ = parted_for_good_ || (sent && word == MessageType::detach);
   parts_.connection.end_sending();
   HC_FAILPOINT(client_detached);
 }
@@ -153,6 +155,12 @@ std::optional<hicache_completion> Session::judge(const CompletionEntry& entry, L
   const bool terminal = entry.terminal != 0;
   if (ack == Ack::prepared) {
     verdict = note_prepared(name, *record, terminal);
+    return std::nullopt;
+  }
+  if (record->unasked) {
+    if (terminal) {
+      ops_.end(name);
+    }
     return std::nullopt;
   }
   if (!terminal && ack == Ack::late && std::exchange(record->late, true)) {
@@ -230,7 +238,7 @@ std::uint64_t Session::grant(const CompletionEntry& entry, const OpName& name, O
 }
 
 void Session::add_late(const OpName& name, OpRecord& record, std::vector<hicache_completion>& out) {
-  if (!std::exchange(record.late, true)) {
+  if (!std::exchange(record.late, true) && !record.unasked) {
     out.push_back(completion_of(name, record, Code::timed_out, Ack::late));
   }
 }
@@ -265,7 +273,9 @@ void Session::abandon(bool memory_too, std::vector<hicache_completion>& out) {
     }
     hicache_completion completion = completion_of(name, record, Code::disconnected, Ack::done);
     completion.terminal = 1;
-    out.push_back(completion);
+    if (!record.unasked) {
+      out.push_back(completion);
+    }
     ops_.end(name);
   }
 }

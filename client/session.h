@@ -47,6 +47,9 @@ struct SessionParts {
   std::uint32_t kind_count = 0;
 };
 
+// What the daemon does with the leases of a session that this side ends.
+enum class Parting : std::uint8_t { for_good, comes_back };
+
 class Session {
  public:
   explicit Session(SessionParts parts);
@@ -78,7 +81,8 @@ class Session {
   // Closes, and tells the daemon: it quiesces and then closes the socket. If it can't take the
   // message now, it sees the end of the socket instead. With copies of ours in flight it is not
   // told yet: whoever hears of the last one detaches again.
-  void detach(bool copies_in_flight);
+  void detach(Parting parting, bool copies_in_flight);
+  bool parted_for_good() const { return parted_for_good_; }  // the daemon has been told so
 
   struct Submission {
     RequestEntry entry{};
@@ -139,6 +143,7 @@ class Session {
   std::vector<Prepared> prepared_;
   std::uint64_t request_id_ = 0;
   bool closed_ = false;
+  bool parted_for_good_ = false;
 };
 
 }  // namespace hc

@@ -25,7 +25,8 @@ inline constexpr std::uint32_t kMessageFdsMax = 64;
 static_assert(kChunksPerRegionMax <= kMessageFdsMax);
 
 enum class MessageType : std::uint16_t {
-  attach = 1,            // AttachRequest, descriptor | fds: client file, pidfd of the client
+  attach = 1,            // AttachRequest, descriptor | fds: client file, pidfd of the client and,
+                         //                             with leases, a memory file of LeaseId[]
   attach_reply = 2,      // AttachReply | fds: server file, doorbell, status table, generations,
                          //               pidfd of the daemon
   arenas = 3,            // ArenaInfo[] | fds: one memory file each; follows attach_reply
@@ -47,6 +48,7 @@ enum class MessageType : std::uint16_t {
   board_join = 19,       // BoardRequest: a place on the agreement board of the group
   board_reply = 20,      // BoardReply | fd: the board
   board_watch = 21,      // BoardReply | fd: a board from before a daemon's end, to be watched on
+  leave = 22,            // no body; ends the session, its leases wait for the client's next one
 };
 
 struct MessageHeader {
@@ -76,8 +78,15 @@ struct AttachRequest {
   std::uint16_t context;
   std::uint32_t descriptor_bytes;
   std::uint64_t quota_bytes;        // guaranteed L2 quota; 0: none asked for
+  // The session that this client had before, by the words of its reply, and the leases of it that
+  // the client still holds: they become the new session's, all of them or none. What is not listed
+  // ends. Zero: none.
+  Uuid previous_daemon;
+  std::uint64_t previous_session;
+  std::uint32_t lease_count;
+  std::uint32_t reserved;           // zero
 };
-static_assert(WireStruct<AttachRequest> && sizeof(AttachRequest) == 112);
+static_assert(WireStruct<AttachRequest> && sizeof(AttachRequest) == 144);
 
 struct AttachReply {
   std::uint32_t protocol;
@@ -93,8 +102,11 @@ struct AttachReply {
   std::uint64_t status_table_bytes;
   std::uint64_t generation_count;   // u64 words in the generations file
   std::uint64_t quota_bytes;        // granted
+  std::uint64_t session_serial;     // of this daemon's sessions, from 1; never the same again
+  std::uint32_t leases_kept;        // 1: what the request lists is this session's now
+  std::uint32_t reserved;           // zero
 };
-static_assert(WireStruct<AttachReply> && sizeof(AttachReply) == 144);
+static_assert(WireStruct<AttachReply> && sizeof(AttachReply) == 160);
 
 struct ArenaInfo {
   std::uint16_t kind;

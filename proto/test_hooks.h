@@ -158,6 +158,8 @@
   X(quota_refused_busy) \
   X(reservation_ignored) \
   X(quota_count_kept) \
+  X(handed_over_lease_counted_twice) \
+  X(unlisted_lease_handed_over) \
   X(copies_before_event) \
   X(filled_not_summed) \
   X(rank_frames_dropped) \

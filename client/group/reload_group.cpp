@@ -44,11 +44,12 @@ std::uint64_t ReloadGroup::now_ms() const {
 }
 
 // Leases have ended under the group's feet: with their daemon, their session or their space. What
-// the others are told is the same.
+// the others are told is the same. A session that ends and whose leases go on in the next one costs
+// what was in flight, and nothing that lies in L2.
 void ReloadGroup::note_ground() {
   const Client::Ground now = client_.ground();
   const bool has_lost = now.lease_ends != ground_.lease_ends;
-  if (has_lost || (ground_.is_attached && !now.is_attached)) {
+  if (has_lost) {
     controller_.daemon_lost();
   }
   if (has_lost && now.is_attached) {

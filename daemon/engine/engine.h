@@ -64,6 +64,11 @@ class Engine {
   bool is_quiet(SessionId session) HC_REACTOR;        // no operation of the session is open
   std::size_t release_leases(SessionId session) HC_REACTOR;
   void close_session(SessionId session) HC_REACTOR;   // quiet, no lease
+  // These leases of a session without service are from now on those of another one of its client,
+  // if that is of the same space, shard and quota: all of them, else none, and false.
+  bool hand_over(SessionId from, SessionId to, std::span<const LeaseId> leases) HC_REACTOR {
+    return verbs_->hand_over(from, to, leases);
+  }
   // Ends service until switch_space; what is reserved for the session stays reserved, and its
   // releases are served.
   void begin_switch(SessionId session) HC_REACTOR;

@@ -187,8 +187,7 @@ void Verbs::finish_reload(std::uint32_t index) {
 void Verbs::start_release(std::uint32_t index) {
   const Op& op = core_.ops.op(index);
   const LeaseId lease{op.request.entry.lease};
-  const auto holder = core_.leases.session_of(lease);
-  if (!holder || *holder != op.session) {
+  if (!holds(op.session, lease)) {
     ends_.finish(index, Code::not_found, Ack::done);
     return;
   }

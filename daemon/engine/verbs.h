@@ -33,6 +33,8 @@ class Verbs final : public PartEvents {
 
   // Ends every operation of a session and refuses new ones.
   void end_session_ops(SessionId session);
+  // The leases become the other session's: all of them or, where it may not have them, none.
+  bool hand_over(SessionId from, SessionId to, std::span<const LeaseId> listed);
   // Pages are forgotten: a store of them that still waits for room would bring them back. No
   // hashes: every page of the space; no space: every page.
   void forget_waiting(std::optional<SpaceNo> space, std::span<const PageEntry> pages);
@@ -100,6 +102,10 @@ class Verbs final : public PartEvents {
   bool start_reload_page(std::uint32_t op, std::uint32_t index);
   void finish_reload(std::uint32_t op);
   void start_release(std::uint32_t op);
+
+  // hand_over.cpp
+  bool holds(SessionId session, LeaseId lease);
+  void move_lease(SessionId from, SessionId to, LeaseId lease);
 
   // quota_gate.cpp
   void begin(std::uint32_t op);

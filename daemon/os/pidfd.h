@@ -3,8 +3,10 @@
 #pragma once
 
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <array>
@@ -45,6 +47,18 @@ inline bool pidfd_is_dead(int pidfd) {
   } while (count < 0 && errno == EINTR);
   HC_CHECK(count >= 0);
   return count == 1 && (entry.revents & POLLIN) != 0;
+}
+
+// Whether both stand for one process. False where the kernel can't say (before Linux 6.9 all pidfds
+// have one inode).
+inline bool pidfds_are_of_one(int first, int second) {
+  constexpr auto kPidFileSystem = 0x50494446;
+  struct statfs system {};
+  struct stat one {};
+  struct stat other {};
+  return ::fstatfs(first, &system) == 0 && system.f_type == kPidFileSystem &&
+         ::fstat(first, &one) == 0 && ::fstat(second, &other) == 0 && one.st_dev == other.st_dev &&
+         one.st_ino == other.st_ino;
 }
 
 }  // namespace hc

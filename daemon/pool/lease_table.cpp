@@ -81,6 +81,11 @@ bool LeaseTable::add(LeaseId id, PageId page, std::uint16_t owner) {
   return true;
 }
 
+void LeaseTable::give(LeaseId id, SessionId session) {
+  HC_CHECK(find(id) != nullptr);
+  leases_[static_cast<std::uint32_t>(id.value)].session = session;
+}
+
 bool LeaseTable::is_open(LeaseId lease) const { return find(lease) != nullptr; }
 
 std::optional<SessionId> LeaseTable::session_of(LeaseId lease) const {

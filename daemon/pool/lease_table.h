@@ -32,6 +32,8 @@ class LeaseTable {
   // False when there is no room for another page; the lease is unchanged then. The owner is the
   // caller's, and comes back with the page.
   bool add(LeaseId lease, PageId page, std::uint16_t owner = 0);
+  // From now on it is that session's.
+  void give(LeaseId lease, SessionId session);
   // Room for so many leases, of one page each, beside those of the start. Never gives room back.
   void reserve_beside(std::uint32_t leases);
 

@@ -17,7 +17,8 @@ namespace hc {
 
 namespace {
 
-enum AttachFd : std::size_t { kClientFile, kClientPidfd, kAttachFds };
+// The list of leases is there only if there is any.
+enum AttachFd : std::size_t { kClientFile, kClientPidfd, kLeaseList };
 
 std::string group_text(const AttachRequest& request) {
   const auto end = std::find(request.group.begin(), request.group.end(), '\0');
@@ -53,6 +54,9 @@ Result<void> judge_head(const AttachRequest& request) {
     return make_error(Code::bad_argument, "flags = " + std::to_string(request.flags) +
                                               ": must be 0.." + std::to_string(kAttachWritable));
   }
+  if (request.reserved != 0) {
+    return make_error(Code::bad_argument, "attach: a spare field is not zero");
+  }
   return {};
 }
 
@@ -81,6 +85,7 @@ Result<void> SessionServer::adopt_pidfd(Session& session, UniqueFd& passed) {
   auto own = peer_pidfd(session.socket.get(), session.peer);
   if (own) {
     session.client_pidfd = std::move(*own);
+    session.is_named = true;
   } else if (own.error().code != Code::not_found) {
     return own.error();
   } else if (!is_pidfd(passed.get())) {
@@ -165,11 +170,15 @@ Result<void> SessionServer::attach_to_engine(Session& session, const SpaceDescri
 Result<void> SessionServer::try_attach(Session& session, std::span<const std::uint8_t> body,
                                        std::vector<UniqueFd>& fds) {
   AttachRequest request{};
-  if (body.size() < sizeof request || fds.size() != kAttachFds) {
+  if (body.size() < sizeof request || fds.size() < kLeaseList) {
     return make_error(Code::bad_argument, "attach: message or descriptors are missing");
   }
   std::memcpy(&request, body.data(), sizeof request);
   HC_TRY_VOID(judge_head(request));
+  if (fds.size() != kLeaseList + (request.lease_count > 0 ? 1U : 0U)) {
+    return make_error(Code::bad_argument, "attach: came with " + std::to_string(fds.size()) +
+                                              " descriptors");
+  }
   body = body.subspan(sizeof request);
   if (body.size() != request.descriptor_bytes || body.size() > kDescriptorBytesMax) {
     return make_error(Code::bad_argument, "descriptor_bytes = " +
@@ -197,8 +206,11 @@ Result<void> SessionServer::try_attach(Session& session, std::span<const std::ui
   auto rings = SessionRings::create(std::move(fds[kClientFile]));
   HC_TRY(rings);
   session.rings = std::move(*rings);
+  auto brought = brought_leases(session, request, {fds.begin() + kLeaseList, fds.end()});
+  HC_TRY(brought);
   if (engine_->state() == EngineState::serving) {
     HC_TRY_VOID(attach_to_engine(session, *descriptor, request.shards_on_node));
+    take_over(session, *brought);
   } else {
     session.descriptor = *descriptor;
     session.phase = SessionPhase::holding;
@@ -215,6 +227,8 @@ void SessionServer::fill_reply(const Session& session, AttachReply& reply) const
   reply.fingerprint = layout_fingerprint();
   reply.daemon_instance = daemon_instance_;
   reply.shard = session.shard;
+  reply.session_serial = session.serial;
+  reply.leases_kept = session.leases_kept ? 1 : 0;
 }
 
 Result<void> SessionServer::reply_attached(Session& session, const MessageHeader& request) {

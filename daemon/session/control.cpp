@@ -64,13 +64,8 @@ void SessionServer::dispatch(Session& session, const MessageHeader& header,
     attach(session, header, body, fds);
     return;
   }
-  if (type == MessageType::detach) {
-    if (session.phase == SessionPhase::attached || session.phase == SessionPhase::holding) {
-      groups_.leave({session.group, session.rank, session.world});
-    }
-    session.detached = true;
-    session.hands_off = true;
-    end(session, Code::cancelled, "detached");
+  if (type == MessageType::detach || type == MessageType::leave) {
+    part(session, type == MessageType::leave);
     return;
   }
   if (dispatch_group(session, header, body, fds)) {
@@ -106,6 +101,21 @@ void SessionServer::dispatch(Session& session, const MessageHeader& header,
                                                              std::to_string(header.type) +
                                                              " is not served"));
   }
+}
+
+// The client ends the session. One that comes back stays a rank of its group, and has its leases
+// kept for its next session.
+void SessionServer::part(Session& session, bool comes_back) {
+  session.hands_off = true;
+  if (comes_back) {
+    end(session, Code::disconnected, "its client gave it up");
+    return;
+  }
+  if (session.phase == SessionPhase::attached || session.phase == SessionPhase::holding) {
+    groups_.leave({session.group, session.rank, session.world});
+  }
+  session.detached = true;
+  end(session, Code::cancelled, "detached");
 }
 
 // In hold: judged and mapped, so that what is refused later is refused now, and dropped.

@@ -68,6 +68,7 @@ struct Session {
   UniqueFd socket;
   PeerCredentials peer;
   UniqueFd client_pidfd;
+  bool is_named = false;               // its process, by the kernel; else by the client itself
   bool client_dead = false;            // pidfd fired
   bool detached = false;               // said so itself, or was superseded: leases go at once
   bool hands_off = false;              // it says that it touches no frame any more
@@ -85,6 +86,8 @@ struct Session {
   std::uint16_t shard = 0;
   std::uint64_t incarnation = 0;
   std::uint64_t quota_bytes = 0;       // asked for; once it is attached, granted
+  bool leases_kept = false;            // those that it listed are its own
+  std::uint64_t follows = 0;           // then, the serial of the session that it named
   SessionId engine_id = SessionTable::kNoSession;
   SpaceNo space{};
   SpaceDescriptor descriptor;          // of a session that attached in hold

@@ -93,6 +93,7 @@ class SessionServer final : public CompletionSink {
   // control.cpp
   void dispatch(Session& session, const MessageHeader& header,
                 std::span<const std::uint8_t> body, std::vector<UniqueFd>& fds) HC_REACTOR;
+  void part(Session& session, bool comes_back) HC_REACTOR;
   Result<void> try_region(const SpaceDescriptor& space, std::span<const std::uint8_t> body,
                           std::vector<UniqueFd>& fds) HC_REACTOR;
   void register_region(Session& session, const MessageHeader& header,
@@ -140,6 +141,17 @@ class SessionServer final : public CompletionSink {
               std::vector<UniqueFd>& fds) HC_REACTOR;
   Result<void> try_attach(Session& session, std::span<const std::uint8_t> body,
                           std::vector<UniqueFd>& fds) HC_REACTOR;
+  // hand_over.cpp
+  struct BroughtLeases {
+    Session* older = nullptr;  // null: nobody's
+    std::uint64_t named = 0;   // the serial that stands in the request
+    std::vector<LeaseId> leases;
+  };
+  Session* predecessor(const Session& newer, const AttachRequest& request) HC_REACTOR;
+  Result<BroughtLeases> brought_leases(const Session& newer, const AttachRequest& request,
+                                       std::span<const UniqueFd> list) HC_REACTOR;
+  void take_over(Session& newer, const BroughtLeases& brought) HC_REACTOR;
+
   Result<void> adopt_pidfd(Session& session, UniqueFd& passed) HC_REACTOR;
   Result<void> attach_to_engine(Session& session, const SpaceDescriptor& descriptor,
                                 std::uint16_t shards_on_node) HC_REACTOR;

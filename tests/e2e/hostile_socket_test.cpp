@@ -5,6 +5,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstring>
@@ -49,16 +50,16 @@ const std::vector<BadAttach>& bad_attaches() {
       {"a group that is no UTF-8",
        [](RawClient&, A& a) { a.request.group[0] = static_cast<char>(0xFF); }, Code::bad_argument,
        "group is not UTF-8"},
-      {"a world of nobody", [](RawClient&, A& a) { a.request.world = 0; }, Code::bad_argument,
-       "world = 0"},
+      {"no world",
+       [](RawClient&, A& a) { a.request.world = 0; }, Code::bad_argument, "world = 0"},
       {"a quota of less than a page", [](RawClient&, A& a) { a.request.quota_bytes = 77; },
        Code::bad_argument, "quota_bytes = 77"},
       {"a rank outside the world", [](RawClient&, A& a) { a.request.rank = 1; },
        Code::bad_argument, "rank = 1"},
-      {"unknown flags", [](RawClient&, A& a) { a.request.flags = 4; }, Code::bad_argument,
-       "flags = 4"},
-      {"a shard outside the world", [](RawClient&, A& a) { a.request.tensor = 7; },
-       Code::bad_argument, "tensor"},
+      {"unknown flags",
+       [](RawClient&, A& a) { a.request.flags = 4; }, Code::bad_argument, "flags = 4"},
+      {"a shard outside the world",
+       [](RawClient&, A& a) { a.request.tensor = 7; }, Code::bad_argument, "tensor"},
       {"a cut-off message", [](RawClient&, A& a) { a.message_bytes_max = 40; },
        Code::bad_argument, "message"},
       {"a cut-off descriptor",
@@ -70,9 +71,10 @@ const std::vector<BadAttach>& bad_attaches() {
          a.request.descriptor_bytes = 20;
        },
        Code::bad_argument, ""},
-      {"a descriptor of noise",
-       [](RawClient&, A& a) { a.descriptor.assign(a.descriptor.size(), 0xEE); },
+      {"a descriptor of noise", [](RawClient&, A& a) { std::ranges::fill(a.descriptor, 0xEE); },
        Code::bad_argument, ""},
+      {"leases without their list", [](RawClient&, A& a) { a.request.lease_count = 1; },
+       Code::bad_argument, "descriptors"},
       {"one descriptor of two", [](RawClient&, A& a) { a.send_pidfd = false; },
        Code::bad_argument, "descriptors"},
       {"a pipe in the place of the memory file",

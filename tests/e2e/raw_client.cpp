@@ -95,6 +95,7 @@ AttachTry RawClient::make_attach() const {
 
 Result<void> RawClient::attach(AttachTry attempt) {
   std::vector<std::uint8_t> body;
+  attempt.request.lease_count += static_cast<std::uint32_t>(attempt.leases.size());
   append(body, attempt.request);
   body.insert(body.end(), attempt.descriptor.begin(), attempt.descriptor.end());
   body.resize(std::min(body.size(), attempt.message_bytes_max));
@@ -102,9 +103,18 @@ Result<void> RawClient::attach(AttachTry attempt) {
   if (attempt.send_pidfd) {
     fds.push_back(attempt.pidfd.get());
   }
+  UniqueFd list;
+  if (!attempt.leases.empty()) {
+    const std::size_t bytes = attempt.leases.size() * sizeof(std::uint64_t);
+    list = plain_memory_file(bytes);
+    HC_CHECK(::pwrite(list.get(), attempt.leases.data(), bytes, 0) ==
+             static_cast<ssize_t>(bytes));
+    fds.push_back(list.get());
+  }
   auto message = call(MessageType::attach, body, fds);
   HC_TRY(message);
   HC_CHECK(message->is(MessageType::attach_reply) && message->fds.size() == kReplyFds);
+  std::memcpy(&reply_, message->body.data(), sizeof reply_);
   server_map_.emplace(map_all(message->fds[0].get(), kServerFileBytes, true));
   doorbell_ = std::move(message->fds[1]);
   return {};

@@ -28,6 +28,7 @@ struct AttachTry {
   UniqueFd client_file;
   UniqueFd pidfd;
   bool send_pidfd = true;
+  std::vector<std::uint64_t> leases;  // listed, and added to the request's count
   std::size_t message_bytes_max = SIZE_MAX;  // the message is cut there
 };
 
@@ -39,6 +40,9 @@ class RawClient {
   // The daemon's answer: ok, or its code with its text.
   Result<void> attach(AttachTry attempt);
   Result<void> attach() { return attach(make_attach()); }
+
+  // What came with the latest yes.
+  const AttachReply& reply() const { return reply_; }
 
   ClientHeader& header() { return *file_map_->writable_at<ClientHeader>(0); }
   const ServerHeader& server() const { return *server_map_->at<ServerHeader>(0); }
@@ -79,6 +83,7 @@ class RawClient {
   std::optional<Region> file_map_;
   std::optional<Region> server_map_;
   UniqueFd doorbell_;
+  AttachReply reply_{};
   std::uint64_t request_id_ = 0;
   std::uint32_t tail_ = 0;
   std::uint32_t head_ = 0;

@@ -170,12 +170,14 @@ MESSAGE_HEADER = Layout(
 ATTACH_REQUEST = Layout(
     ("protocol", "I"), ("flags", "I"), ("fingerprint", "Q"), ("incarnation", "Q"),
     ("group", "64s"), ("rank", "H"), ("world", "H"), ("shards_on_node", "H"), ("tensor", "H"),
-    ("pipeline", "H"), ("context", "H"), ("descriptor_bytes", "I"), ("quota_bytes", "Q"))
+    ("pipeline", "H"), ("context", "H"), ("descriptor_bytes", "I"), ("quota_bytes", "Q"),
+    ("previous_daemon", "16s"), ("previous_session", "Q"), ("lease_count", "I"), ("reserved", "I"))
 ATTACH_REPLY = Layout(
     ("protocol", "I"), ("session", "I"), ("fingerprint", "Q"), ("daemon_instance", "16s"),
     ("store_uuid", "16s"), ("space", "32s"), ("family", "32s"), ("shard", "H"),
     ("part_count", "H"), ("arena_count", "I"), ("status_table_bytes", "Q"),
-    ("generation_count", "Q"), ("quota_bytes", "Q"))
+    ("generation_count", "Q"), ("quota_bytes", "Q"), ("session_serial", "Q"),
+    ("leases_kept", "I"), ("reserved", "I"))
 ARENA_INFO = Layout(
     ("kind", "H"), ("reserved", "H"), ("first_frame", "I"), ("frame_count", "I"),
     ("frame_bytes", "I"), ("generation_index", "Q"))
@@ -400,8 +402,10 @@ def attach_request():
     body = ATTACH_REQUEST.pack(
         protocol=PROTOCOL, fingerprint=layout_fingerprint(), incarnation=0x0102030405060708,
         group=b"engine-0", rank=3, world=8, shards_on_node=8, tensor=3, pipeline=0, context=0,
-        descriptor_bytes=len(descriptor), quota_bytes=64 << 30)
-    return message(1, body + descriptor, fd_count=2)
+        descriptor_bytes=len(descriptor), quota_bytes=64 << 30,
+        previous_daemon=bytes(range(0x40, 0x50)), previous_session=0x1122334455667788,
+        lease_count=70002)
+    return message(1, body + descriptor, fd_count=3)
 
 
 def message(number, body, fd_count=0, status=0, request_id=42):
@@ -416,7 +420,8 @@ def attach_reply():
         protocol=PROTOCOL, session=0x00030007, fingerprint=layout_fingerprint(),
         daemon_instance=bytes(range(0x40, 0x50)), store_uuid=UUID, space=SPACE, family=FAMILY,
         shard=3, part_count=17, arena_count=2, status_table_bytes=0x0000000123456000,
-        generation_count=70003, quota_bytes=64 << 30), fd_count=5)
+        generation_count=70003, quota_bytes=64 << 30, session_serial=0x1122334455667789,
+        leases_kept=1), fd_count=5)
 
 
 def arenas():

@@ -146,6 +146,26 @@ void Driver::act_session() {
   }
 }
 
+// One that holds leases, while another number is free.
+void Driver::act_reattach() {
+  std::vector<std::uint32_t> broken;
+  std::vector<std::uint32_t> free;
+  for (std::uint32_t number = 0; number < kSimSessions; ++number) {
+    const SimSession& session = clients_.session(number);
+    if (session.state == SimSession::State::closed) {
+      free.push_back(number);
+    } else if (session.state == SimSession::State::open && !session.leases.empty()) {
+      broken.push_back(number);
+    }
+  }
+  if (!broken.empty() && !free.empty()) {
+    const std::uint32_t from = broken[reattach_prng_->below(broken.size())];
+    clients_.reattach(from, free[reattach_prng_->below(free.size())], *reattach_prng_);
+    check_budget();
+    watch_.observe();
+  }
+}
+
 void Driver::act_operator() {
   const std::uint64_t pick = world_.prng.below(10);
   const bool takes_over = pick == 9 && order_ && !order_->store;

@@ -115,6 +115,8 @@ class Clients final : public CompletionSink {
   bool attach(std::uint32_t number, std::uint32_t version, std::uint16_t shard,
               const QuotaAsk& quota = {});
   void begin_close(std::uint32_t number);
+  // The session of one number breaks, and its client attaches again as the other. clients_reattach
+  bool reattach(std::uint32_t from, std::uint32_t to, Prng& prng);
   void begin_switch(std::uint32_t number, std::uint32_t version);
   void turn();                           // closing and switching sessions go on
   void daemon_died();

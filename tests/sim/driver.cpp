@@ -24,6 +24,9 @@ Driver::Driver(World& world, const DriverOptions& options)
   if (options.quotas) {
     quota_ranks_.emplace(world_, clients_, options.seed);
   }
+  if (options.reattaches) {
+    reattach_prng_ = Prng(options.seed).stream(10);
+  }
   world_.gpus = options.gpus;
   if (options.lies) {
     plan.lost_write = 2'000;
@@ -42,6 +45,9 @@ void Driver::run() {
     if (quota_ranks_) {
       quota_ranks_->act();
       watch_.observe();
+    }
+    if (reattach_prng_ && reattach_prng_->one_in(12)) {
+      act_reattach();
     }
     if (world_.prng.one_in(100)) {
       world_.index.save_copy();

@@ -19,6 +19,7 @@ struct DriverOptions {
   bool big_payloads = false;
   bool gpus = false;          // sessions with memory of GPUs: the daemon copies, or the rank
   bool quotas = false;        // two ranks have a guaranteed quota
+  bool reattaches = false;    // sessions break, and their clients come back with their leases
   bool lies = false;          // a fifth of the writes are acknowledged and land nowhere
   bool weak_flushes = false;  // a third of the flushes fail, and reads run across them
 };
@@ -54,6 +55,7 @@ class Driver {
   // actions.cpp
   void act();
   void act_session();
+  void act_reattach();
   void act_operator();
   void submit_random(std::uint32_t number);
   void draft_store(Clients::Draft& draft);
@@ -84,6 +86,7 @@ class Driver {
   Clients clients_;
   Watch watch_;
   std::optional<QuotaRanks> quota_ranks_;
+  std::optional<Prng> reattach_prng_;
   std::optional<Order> order_;
   std::uint32_t family_ = 0;
   std::uint32_t next_crash_ = 0;

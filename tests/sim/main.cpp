@@ -132,7 +132,7 @@ void print_result(std::uint64_t seed, const SeedResult& result) {
   std::printf("seed %llu digest %016llx ops %llu crashes %llu hits %llu+%llu misses %llu "
               "evicted %llu late %llu busy %llu faults %llu recovered %llu excused %llu "
               "promoted %llu not durable %llu audited %llu steps %llu quota %llu+%llu "
-              "gpu %llu+%llu\n",
+              "gpu %llu+%llu handed over %llu\n",
               static_cast<unsigned long long>(seed),
               static_cast<unsigned long long>(result.digest),
               static_cast<unsigned long long>(tally.operations),
@@ -153,7 +153,8 @@ void print_result(std::uint64_t seed, const SeedResult& result) {
               static_cast<unsigned long long>(tally.quota_leases),
               static_cast<unsigned long long>(tally.quota_waits),
               static_cast<unsigned long long>(tally.rank_batches),
-              static_cast<unsigned long long>(tally.awaits));
+              static_cast<unsigned long long>(tally.awaits),
+              static_cast<unsigned long long>(tally.handed_over));
 }
 
 // Every jobs-th seed from `first` on; the number of seeds whose digest differs.

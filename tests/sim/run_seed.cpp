@@ -58,6 +58,10 @@ bool has_quotas(std::uint64_t seed) { return seed > 20 && Prng(seed).stream(208)
 // Memory of GPUs in a fifth of the seeds, by a stream that leaves the others as they were.
 bool has_gpus(std::uint64_t seed) { return seed > 20 && Prng(seed).stream(209).one_in(5); }
 
+// Sessions that break and come back, by a stream that leaves the seeds of past bugs, of the mutants
+// and of the digests as they were.
+bool has_reattaches(std::uint64_t seed) { return seed > 20 && Prng(seed).stream(1688).one_in(6); }
+
 }  // namespace
 
 SeedResult run_seed(const SeedOptions& options) {
@@ -73,6 +77,7 @@ SeedResult run_seed(const SeedOptions& options) {
   driver_options.weak_flushes = has_weak_flushes(options.seed);
   driver_options.quotas = has_quotas(options.seed);
   driver_options.gpus = has_gpus(options.seed);
+  driver_options.reattaches = has_reattaches(options.seed);
   driver_options.lies = has_lies(options.seed);
   Driver driver(world, driver_options);
   driver.run();

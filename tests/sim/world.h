@@ -40,6 +40,7 @@ struct Tally {
   std::uint64_t quota_leases = 0;
   std::uint64_t steps_moved = 0; // preallocation steps that were given back
   std::uint64_t rank_batches = 0; // frames that ranks copied themselves
+  std::uint64_t handed_over = 0;  // leases that went on in the next session of their client
   std::uint64_t awaits = 0;       // operations that had to wait for their clients' own work
 };
 

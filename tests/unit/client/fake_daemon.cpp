@@ -84,6 +84,7 @@ std::unique_ptr<FakeDaemon::Live> FakeDaemon::make_live(std::span<const std::uin
                                       {},
                                       {},
                                       {},
+                                      {},
                                       {}});
   ServerHeader* const header = live->server();
   header->magic = kServerFileMagic;
@@ -236,8 +237,14 @@ void FakeDaemon::attach_client(std::span<const std::uint8_t> body, std::vector<U
     client_.reset();
     return;
   }
-  HC_CHECK(fds.size() == 2);
+  HC_CHECK(fds.size() == 2 || fds.size() == 3);
   live_ = make_live(body, std::move(fds[0]));
+  live_->leases.resize(live_->request.lease_count);
+  if (fds.size() == 3) {
+    const std::size_t bytes = live_->leases.size() * sizeof(LeaseId);
+    HC_CHECK(::pread(fds[2].get(), live_->leases.data(), bytes, 0) ==
+             static_cast<ssize_t>(bytes));
+  }
   store_release(live_->server()->state, static_cast<std::uint32_t>(options_.state));
   send_attach_reply(request_id);
   // One message per arena, so that a client that takes only the first is found out.
@@ -265,6 +272,8 @@ void FakeDaemon::send_attach_reply(std::uint64_t request_id) {
                                              : 0;
   reply.status_table_bytes = live.table.size_bytes();
   reply.generation_count = live.generations.count();
+  reply.session_serial = 100 + attaches_;
+  reply.leases_kept = options_.keep_leases ? 1 : 0;
   const UniqueFd server_fd = must(live.server_memory.readonly_fd());
   const UniqueFd table_fd = must(live.table.readonly_fd());
   const UniqueFd generations_fd = must(live.generations.readonly_fd());
@@ -277,7 +286,8 @@ void FakeDaemon::send_attach_reply(std::uint64_t request_id) {
 void FakeDaemon::answer_call(const MessageHeader& header, std::span<const std::uint8_t> body,
                              std::vector<UniqueFd> fds) {
   const auto type = static_cast<MessageType>(header.type);
-  if (type == MessageType::detach) {
+  if (type == MessageType::detach || type == MessageType::leave) {
+    leaves_ += type == MessageType::leave ? 1U : 0U;
     if (options_.answer_detach) {
       send(MessageType::reply, header.request_id, Code::ok, {}, {});
       store_release(live().server()->state, static_cast<std::uint32_t>(SessionState::ended));

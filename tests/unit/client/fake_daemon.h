@@ -60,6 +60,7 @@ struct FakeOptions {
   std::uint32_t arena_count_offset = 0;
   bool arenas_at_all = true;
   bool answer_detach = true;  // false: hangs, also when the client has closed its end
+  bool keep_leases = false;   // those that the next attach lists
   bool answer_calls = true;   // false: held until answer_held()
   bool read_calls = true;     // false: the socket is not read at all
   Code call_code = Code::ok;  // of register, unregister, space_switch, stats
@@ -81,6 +82,7 @@ class FakeDaemon {
   // The regions that the present session registered, by number.
   std::vector<std::uint32_t> regions();
   AttachRequest attach_request();
+  std::vector<LeaseId> listed_leases();
   SpaceDescriptor space();
   UniqueFd region_fd(std::uint32_t region);
   RegionRequest region_request(std::uint32_t region);
@@ -105,7 +107,8 @@ class FakeDaemon {
   // Control calls that came while answer_calls was off.
   void await_held(std::size_t count);
   void answer_held();
-  std::uint32_t detaches();
+  std::uint32_t detaches();  // of both kinds
+  std::uint32_t leaves();    // those of a client that comes back
   // Waits until so many calls have been answered with another code than ok.
   void await_refused(std::uint32_t count);
   // Waits until the client of the present session has ended its sending.
@@ -165,7 +168,7 @@ class FakeDaemon {
   UniqueFd client_;
   bool stop_ = false;
   std::uint32_t attaches_ = 0;
-  std::uint32_t detaches_ = 0;
+  std::uint32_t detaches_ = 0, leaves_ = 0;
   std::uint32_t refused_ = 0;
   bool sending_ended_ = false;  // of the present client
   std::vector<HeldCall> held_;

@@ -41,6 +41,11 @@ std::uint32_t FakeDaemon::attaches() {
   return attaches_;
 }
 
+std::uint32_t FakeDaemon::leaves() {
+  const std::lock_guard lock(mutex_);
+  return leaves_;
+}
+
 std::uint32_t FakeDaemon::detaches() {
   const std::lock_guard lock(mutex_);
   return detaches_;
@@ -58,6 +63,11 @@ std::vector<std::uint32_t> FakeDaemon::regions() {
 AttachRequest FakeDaemon::attach_request() {
   const std::lock_guard lock(mutex_);
   return live().request;
+}
+
+std::vector<LeaseId> FakeDaemon::listed_leases() {
+  const std::lock_guard lock(mutex_);
+  return live().leases;
 }
 
 SpaceDescriptor FakeDaemon::space() {

@@ -40,6 +40,7 @@ struct FakeDaemon::Live {
   std::vector<MemoryFile> arena_memory;
   std::vector<Region> arenas;
   std::vector<ArenaInfo> infos;  // one arena per kind
+  std::vector<LeaseId> leases;   // that the client listed
   std::map<std::uint32_t, std::pair<RegionRequest, UniqueFd>> regions;
   std::optional<RequestConsumer> requests;
   std::optional<CompletionProducer> completions;

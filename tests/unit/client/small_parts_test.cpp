@@ -81,6 +81,29 @@ TEST_CASE("an ended lease stays until it is released") {
   CHECK_FALSE(table.find(handle)->alive);
 }
 
+TEST_CASE("the list of what is held leaves out what has ended or was given up") {
+  LeaseTable table;
+  const std::uint64_t ended = table.add(lease_of(9));
+  table.end_all();
+  const std::uint64_t held = table.add(lease_of(10));
+  const std::uint64_t before = table.add(lease_of(11));
+  const std::uint64_t after = table.add(lease_of(12));
+
+  table.give_up(before);
+  CHECK(table.list().size() == 2);
+  table.give_up(after);
+  table.keep_listed();
+
+  CHECK(table.find(held) != nullptr);
+  CHECK(table.find(before) == nullptr);  // the daemon has ended it
+  REQUIRE(table.find(after) != nullptr);  // the daemon still has it
+  CHECK(table.find(after)->given_up);
+  CHECK(table.find(ended) != nullptr);
+  table.end_all();
+  CHECK(table.find(after) == nullptr);
+  CHECK(table.ends() == 2);
+}
+
 // A listening socket whose other end the test plays by hand.
 struct Listener {
   test::SocketFolder folder;

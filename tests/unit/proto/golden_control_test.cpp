@@ -76,9 +76,12 @@ TEST_CASE("Golden bytes: an attach request with its descriptor and layout finger
   body.tensor = 3;
   body.descriptor_bytes = static_cast<std::uint32_t>(descriptor.size());
   body.quota_bytes = 64ULL << 30;
+  body.previous_daemon = counting_from<16>(0x40);
+  body.previous_session = 0x1122334455667788;
+  body.lease_count = 70002;
   const std::string_view text(reinterpret_cast<const char*>(descriptor.data()), descriptor.size());
 
-  CHECK(Message(MessageType::attach, 2).add(body).add_text(text).bytes() ==
+  CHECK(Message(MessageType::attach, 3).add(body).add_text(text).bytes() ==
         golden("attach_request"));
 }
 
@@ -97,6 +100,8 @@ TEST_CASE("Golden bytes: an attach reply") {
   body.status_table_bytes = 0x0000000123456000;
   body.generation_count = 70003;
   body.quota_bytes = 64ULL << 30;
+  body.session_serial = 0x1122334455667789;
+  body.leases_kept = 1;
 
   CHECK(Message(MessageType::attach_reply, 5).add(body).bytes() == golden("attach_reply"));
 }

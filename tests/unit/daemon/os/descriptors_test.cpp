@@ -90,6 +90,23 @@ TEST_CASE("a pidfd tells the death of its process, before and after it is reaped
   CHECK(pidfd_is_dead(pidfd->get()));
 }
 
+TEST_CASE("two pidfds are told to be of one process, or of two") {
+  Child child([] { return ::pause(); });
+  const auto first = open_pidfd(child.pid());
+  const auto again = open_pidfd(child.pid());
+  const auto own = open_pidfd(::getpid());
+  REQUIRE(first);
+  REQUIRE(again);
+  REQUIRE(own);
+  struct statfs system {};
+  REQUIRE(::fstatfs(first->get(), &system) == 0);
+  const bool can_tell = system.f_type == 0x50494446;  // since Linux 6.9
+
+  CHECK(pidfds_are_of_one(first->get(), again->get()) == can_tell);
+  CHECK_FALSE(pidfds_are_of_one(first->get(), own->get()));
+  CHECK_FALSE(pidfds_are_of_one(-1, own->get()));
+}
+
 TEST_CASE("a process that never was has no pidfd") {
   const auto pidfd = open_pidfd(0x3FFFFFFF);
 

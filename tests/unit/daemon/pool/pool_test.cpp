@@ -189,6 +189,20 @@ TEST_CASE("lease_table: an id of an earlier life names nothing") {
   CHECK(table.leases_of(SessionId{1}).empty());
 }
 
+TEST_CASE("lease_table: a lease that is given to another session keeps its name and its pages") {
+  LeaseTable table(2, 2);
+  const auto lease = table.open(SessionId{1});
+  REQUIRE(lease);
+  REQUIRE(table.add(*lease, PageId{7}, 3));
+
+  table.give(*lease, SessionId{2});
+
+  CHECK(table.session_of(*lease) == SessionId{2});
+  CHECK(table.leases_of(SessionId{1}).empty());
+  CHECK(table.owned_pages(*lease) == std::vector<LeasedPage>{{PageId{7}, 3}});
+  CHECK(table.leases_open() == 1);
+}
+
 TEST_CASE("lru_list: order follows pushes, moves and removals") {
   LruList list(5);
   for (const std::uint32_t number : {0U, 1U, 2U, 3U}) {
