@@ -124,7 +124,7 @@ TEST_CASE("A client killed while it stores, loads or holds leases leaves nothing
     REQUIRE(warm.load({1, 8, 0}).code == HICACHE_OK);
   }
   REQUIRE(eventually([&watch] { return watch.look().sessions == 0; }));
-  const Holdings baseline = watch.look();
+  const Holdings baseline = watch.settled();
   REQUIRE(baseline.frames_leased == 0);
   const std::size_t mappings_before = daemon.mappings();
   const std::uint32_t kills = kill_count(20);

@@ -260,7 +260,7 @@ TEST_CASE("A session has descriptors of one message in the daemon, and none once
   const ChunkOwner owner;
   warm_up(scene);
   Watch watch(scene.daemon());
-  const Holdings baseline = watch.look();
+  const Holdings baseline = watch.settled();
   std::uint32_t busy = 0;
   for (int i = 0; i < kChunkTries; ++i) {
     RawClient client(scene.rank_options("hostile"));

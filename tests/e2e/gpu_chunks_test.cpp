@@ -80,7 +80,7 @@ TEST_CASE("A rank killed while chunks of it are copied leaves no mapping behind"
   GpuScene scene({.daemon = death.daemon});
   warm_up(scene);
   Watch watch(scene.daemon());
-  const Holdings baseline = watch.look();
+  const Holdings baseline = watch.settled();
   FakeLine line;
   Child rank([&] { return store_and_stay(line, in_chunks(scene), death.rank); });
   line.be_parent();

@@ -29,7 +29,7 @@ TEST_CASE("A rank killed while its copies run, or never can, leaves nothing behi
   GpuScene scene({.daemon = death.daemon});
   warm_up(scene);
   Watch watch(scene.daemon());
-  const Holdings baseline = watch.look();
+  const Holdings baseline = watch.settled();
   const long all = scene.count("copies") + 8 * 4 * 3;  // a slow test may come when they are done
   FakeLine line;
   Child rank([&] { return store_and_stay(line, scene.rank_options(), death.rank); });
@@ -75,7 +75,7 @@ TEST_CASE("Ranks that come and are killed at any moment leave nothing behind") {
   GpuScene scene({.daemon = "version=13000,stream_delay_us=500"});
   warm_up(scene);
   Watch watch(scene.daemon());
-  const Holdings baseline = watch.look();
+  const Holdings baseline = watch.settled();
   const std::size_t mappings = scene.daemon().mappings();
   std::mt19937 random(11);
   constexpr std::uint32_t kKills = 10;
@@ -154,7 +154,7 @@ TEST_CASE("A session that submits and cancels behind an event that is never reac
   GpuScene scene;
   warm_up(scene);
   Watch watch(scene.daemon());
-  const Holdings baseline = watch.look();
+  const Holdings baseline = watch.settled();
   CHECK(holds_in_child([&] {
     use_stand_in("stream_stall@1=1");
     Rank rank(scene.rank_options());

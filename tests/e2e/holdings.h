@@ -10,6 +10,7 @@
 
 #include "client/ctl/admin_client.h"
 #include "e2e/daemon_process.h"
+#include "e2e/process.h"
 #include "support/catch.h"
 
 namespace hc::test {
@@ -41,7 +42,22 @@ class Watch {
             daemon_.open_descriptors(), daemon_.shared_mappings()};
   }
 
+  // When it stays as it is: what has ended is unmapped and closed behind its answer.
+  Holdings settled() {
+    Holdings at = look();
+    std::uint32_t same = 0;
+    REQUIRE(eventually([&] {
+      const Holdings last = at;
+      at = look();
+      same = last == at ? same + 1 : 0;
+      return same == kLooksAlike;
+    }));
+    return at;
+  }
+
  private:
+  static constexpr std::uint32_t kLooksAlike = 25;
+
   nlohmann::json ask(const std::string& verb) {
     auto answer = admin_->call(verb, nlohmann::json::object(), kPatienceMs);
     REQUIRE(answer.has_value());

@@ -80,13 +80,7 @@ class HostileRanks {
       REQUIRE(first.open());
     }
     REQUIRE(eventually([&] { return scene_.daemon_sessions() == 1; }));
-    std::uint32_t same = 0;
-    REQUIRE(eventually([&] {
-      const Holdings last = before_;
-      before_ = watch_.look();
-      same = last == before_ ? same + 1 : 0;
-      return same == 25;
-    }));
+    before_ = watch_.settled();
   }
   RankCopyScene& scene() { return scene_; }
   RankOptions options() const { return scene_.on_host("hostile"); }

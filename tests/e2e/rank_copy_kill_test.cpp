@@ -95,15 +95,7 @@ void await_moment(int progress, std::mt19937& random, Watch& watch) {
 // What there is while the honest rank is alone.
 Holdings settled(const RankCopyScene& scene, Watch& watch) {
   REQUIRE(eventually([&] { return scene.daemon_sessions() == 1; }));
-  Holdings at;
-  std::uint32_t same = 0;
-  REQUIRE(eventually([&] {
-    const Holdings last = at;
-    at = watch.look();
-    same = last == at ? same + 1 : 0;
-    return same == 25;
-  }));
-  return at;
+  return watch.settled();
 }
 
 TEST_CASE("A rank with device memory killed at any moment leaves nothing behind") {

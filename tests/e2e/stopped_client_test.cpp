@@ -21,7 +21,6 @@ namespace hc::test {
 namespace {
 
 constexpr int kPromisedMs = 1000;
-constexpr std::uint32_t kLooksAlike = 25;  // in a row: the daemon is at rest
 
 // A client process that holds a lease and has operations in flight until it is killed.
 Child busy_client(const DaemonProcess& daemon, int ready_fd) {
@@ -53,14 +52,7 @@ struct Baseline {
     REQUIRE(warm.store({1, 8, 0}, HICACHE_ACK_DURABLE).code == HICACHE_OK);
     REQUIRE(warm.close() == HICACHE_OK);
     REQUIRE(eventually([&] { return watch->look().sessions == 0; }));
-    // What the disposer still has to unmap and close is none of it.
-    std::uint32_t same = 0;
-    REQUIRE(eventually([&] {
-      const Holdings last = before;
-      before = watch->look();
-      same = last == before ? same + 1 : 0;
-      return same == kLooksAlike;
-    }));
+    before = watch->settled();
   }
   void expect_back_within_a_second() {
     Holdings last;
