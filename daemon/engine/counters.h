@@ -46,6 +46,7 @@ namespace hc {
   X(index_repairs, "times the index was set aside while serving, and written anew from memory")\
   X(index_rebuilds, "starts at which the index had to be completed from the slot headers")   \
   X(slots_adopted, "slots whose blob no row named, found by such a rebuild")                 \
+  X(slots_left_out, "such slots whose page found no record: newer pages have them all")      \
   X(marks_failed, "commit marks of slabs that could not be written")                         \
   X(superblock_failures, "writes of the superblock that failed and will be tried again")     \
   X(operations, "operations accepted")                                                       \

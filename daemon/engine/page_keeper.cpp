@@ -194,6 +194,16 @@ bool PageKeeper::ensure_frames(Family& family, std::uint16_t kind, std::uint32_t
 
 // A page with a stored part keeps its record when it leaves L2, so it stays there.
 bool PageKeeper::ensure_records(const Family& family, std::uint32_t count) {
+  if (records_from_memory(family, count)) {
+    return true;
+  }
+  const Catalog& catalog = *core_.catalog;
+  while (catalog.pages_free(family.number) < count && works_.spiller.evict_oldest(family)) {
+  }
+  return catalog.pages_free(family.number) >= count;
+}
+
+bool PageKeeper::records_from_memory(const Family& family, std::uint32_t count) {
   Catalog& catalog = *core_.catalog;
   const LruList& order = catalog.l2_order(family.number);
   std::uint32_t at = order.oldest();
@@ -206,8 +216,6 @@ bool PageKeeper::ensure_records(const Family& family, std::uint32_t count) {
       evict_l2(PageId{at});
     }
     at = newer;
-  }
-  while (catalog.pages_free(family.number) < count && works_.spiller.evict_oldest(family)) {
   }
   return catalog.pages_free(family.number) >= count;
 }

@@ -51,6 +51,8 @@ class PageKeeper {
   // Evicts pages that only L2 has, then from both tiers, until `count` new pages fit into the
   // family's records.
   bool ensure_records(const Family& family, std::uint32_t count);
+  // The same from pages that only memory has: nothing leaves the disk.
+  bool records_from_memory(const Family& family, std::uint32_t count);
   void evict_l2(PageId page);
   void drop_frame(PartRef ref);  // resident or filling -> absent
 

@@ -45,7 +45,8 @@ Rebuild::Rebuild(Works& works, const std::vector<SlotRef>& named)
 }
 
 bool Rebuild::done() const {
-  return idle() && repeats_.empty() && waiting_.empty() && cursor_.slab.value >= slabs_;
+  return idle() && repeats_.empty() && waiting_.empty() && late_.empty() &&
+         cursor_.slab.value >= slabs_;
 }
 
 void Rebuild::stop() {
@@ -54,6 +55,7 @@ void Rebuild::stop() {
     free_reads_.push_back(read);
   }
   waiting_.clear();
+  late_.clear();
   cursor_.slab.value = slabs_;
 }
 
@@ -83,6 +85,10 @@ bool Rebuild::can_read() {
 
 void Rebuild::turn() {
   look_again();
+  const bool is_read = idle() && repeats_.empty() && waiting_.empty() && !next_slot();
+  if (is_read && !late_.empty()) {
+    place_late();
+  }
   while (can_read()) {
     if (!repeats_.empty()) {
       const std::uint32_t read = repeats_.back();
@@ -231,13 +237,15 @@ bool Rebuild::place(const Found& found) {
     if (later) {
       leave_slot(ref);
     }
-  } else if (works_.pages.ensure_records(core.family_of(found.at.slab), 1)) {
+  } else if (works_.pages.records_from_memory(core.family_of(found.at.slab), 1)) {
     page = works_.pages.find_or_create(found.space, hash);
     core.catalog->page(page).last_access = access_of(found.header.generation);
   } else {
-    settle_free(found.at);  // every record is in use by pages that are newer
+    late_.push_back(found);
+    late_is_sorted_ = false;
     return true;
   }
+  raise_access(page, access_of(found.header.generation));
   adopt(page, found);
   return true;
 }
@@ -286,14 +294,36 @@ void Rebuild::adopt(PageId id, const Found& found) {
 void Rebuild::look_again() {
   const std::vector<Found> all = std::exchange(waiting_, {});
   for (const Found& found : all) {
-    // The space may have been cleared meanwhile: then its blobs are of an epoch that is over.
-    const bool stands = blob_header_crc(found.header,
-                                        works_.core.superblock->seed_of(found.space)) ==
-                        found.header.header_crc;
-    if (!stands) {
+    if (!stands(found)) {
       settle_free(found.at);
     } else if (!place(found)) {
       waiting_.push_back(found);
+    }
+  }
+}
+
+// The space may have been cleared meanwhile: then its blobs are of an epoch that is over.
+bool Rebuild::stands(const Found& found) const {
+  return blob_header_crc(found.header, works_.core.superblock->seed_of(found.space)) ==
+         found.header.header_crc;
+}
+
+// A page is as new as its newest blob, all of its parts with it.
+void Rebuild::raise_access(PageId id, std::uint64_t access) {
+  Core& core = works_.core;
+  Page& page = core.catalog->page(id);
+  if (page.last_access >= access) {
+    return;
+  }
+  page.last_access = access;
+  for (std::uint32_t at = 0; at < core.catalog->parts_per_page(id); ++at) {
+    const PartRef ref = core.catalog->ref(id, at);
+    const Part& part = core.catalog->part(ref);
+    // One that is being read, or that leaves its slot, stands in no order.
+    if (part.l3 >= L3State::written && core.slot_order.order(part.slab).contains(part.slot.value)) {
+      core.slot_order.order(part.slab).remove(part.slot.value);
+      core.slot_order.insert_older_than(*core.catalog, ref, newer_neighbour(part.slab, access));
+      by_access_[part.slab.value].insert_or_assign(access, part.slot.value);
     }
   }
 }

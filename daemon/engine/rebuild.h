@@ -11,6 +11,7 @@
 //   - of two blobs of one part the later generation counts; what this run stores is later than both
 //   - a blob that free_object or a clear has forgotten is not adopted
 //   - a page that was evicted may come back: its bytes are right, only its slot was due
+//   - where more pages are found than there are records, those that were written last stay, whole
 #pragma once
 
 #include <cstdint>
@@ -66,6 +67,12 @@ class Rebuild {
                                   BlobHeader& header) const;
   std::uint32_t part_of(SlabId slab) const;
   bool place(const Found& found);
+  void raise_access(PageId page, std::uint64_t access);
+  // rebuild_late.cpp
+  void place_late();
+  void sort_late();
+  bool make_record(const Family& family, std::uint64_t access);
+  bool stands(const Found& found) const;
   void adopt(PageId page, const Found& found);
   void leave_slot(PartRef ref);
   void settle_free(const SlotRef& at);
@@ -80,6 +87,8 @@ class Rebuild {
   std::vector<std::uint32_t> free_reads_;
   std::vector<std::uint32_t> repeats_;  // reads that the kernel could not take
   std::vector<Found> waiting_;
+  std::vector<Found> late_;             // of pages that found no record; decided when all are known
+  bool late_is_sorted_ = false;         // then the pages that were written last are at the end
   SlotRef cursor_;
   std::uint16_t slabs_;
   std::uint32_t newest_;                // generation when the rebuild began

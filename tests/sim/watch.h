@@ -105,6 +105,7 @@ class Watch final : public EvictionObserver {
   void walk_slab(SlabId id, const std::vector<std::uint32_t>& owners);
   void walk_pages(bool at_rest);
   bool waits_for_volume(PageId id) const;
+  bool gave_way(const Remembered& was);
   void walk_parts();
   void walk_held_back();
   void walk_status();

@@ -65,6 +65,39 @@ bool Watch::marks_unknown() {
   return lost && world_.told_by_marks && world_.core().counters.index_rebuilds == 0;
 }
 
+// A rebuild has found more pages than there are records, those that were evicted among them: the
+// ones that were written last stay, whole.
+bool Watch::gave_way(const Remembered& was) {
+  const Core& core = world_.core();
+  const Catalog& catalog = *core.catalog;
+  std::uint32_t newest = was.generation.value;
+  for (const Remembered& other : remembered_) {
+    if (other.version == was.version && other.page == was.page &&
+        generation_is_before(newest, other.generation.value)) {
+      newest = other.generation.value;
+    }
+  }
+  if (core.counters.index_rebuilds == 0) {
+    return false;
+  }
+  for (std::uint32_t id = 0; id < catalog.pages_max(); ++id) {
+    const Page& page = catalog.page(PageId{id});
+    if (!page.in_use || page.holds > 0 || page.busy > 0) {
+      continue;
+    }
+    bool is_newer = !catalog.has_stored_part(PageId{id});
+    for (std::uint32_t at = 0; at < catalog.parts_per_page(PageId{id}); ++at) {
+      const Part& part = catalog.part(catalog.ref(PageId{id}, at));
+      is_newer = is_newer || (part.l3 >= L3State::written &&
+                              generation_is_before(newest, part.generation.value));
+    }
+    if (!is_newer) {
+      return false;
+    }
+  }
+  return core.counters.slots_left_out + core.counters.pages_evicted_l3 > 0;
+}
+
 void Watch::check_recovered() {
   for (const Remembered& was : remembered_) {
     const SimFile* file = world_.disk.file_named(was.file, was.volume);
@@ -80,6 +113,7 @@ void Watch::check_recovered() {
     if (page != kNoPage && stands_for(was, world_.core().catalog->ref(page, was.part))) {
       ++world_.tally.recovered;
     } else if (damaged || was.forget_pending || lowered_ || marks_unknown() ||
+               gave_way(was) ||
                (space && world_.index.row_damaged(*space, hash))) {
       ++world_.tally.excused;
     } else {

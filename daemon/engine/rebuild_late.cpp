@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// rebuild_late: more pages were found in the slots than there are records. Pages that were evicted
+// are among them, and nothing tells them apart any more: those that were written last stay.
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "daemon/engine/rebuild.h"
+#include "daemon/engine/works.h"
+
+namespace hc {
+
+namespace {
+
+constexpr std::uint32_t kLateATurn = 64;
+constexpr int kVictimLooksMax = 64;
+
+}  // namespace
+
+// All blobs of a page stand together, the page whose newest blob is the newest one at the end.
+void Rebuild::sort_late() {
+  std::map<std::pair<std::uint32_t, PageHash>, std::uint64_t> newest;
+  const auto key = [](const Found& found) {
+    return std::pair<std::uint32_t, PageHash>{found.space.value, found.header.page_hash};
+  };
+  for (const Found& found : late_) {
+    std::uint64_t& access = newest[key(found)];
+    access = std::max(access, access_of(found.header.generation));
+  }
+  std::sort(late_.begin(), late_.end(), [&](const Found& one, const Found& other) {
+    return std::pair(newest.at(key(one)), access_of(one.header.generation)) <
+           std::pair(newest.at(key(other)), access_of(other.header.generation));
+  });
+  late_is_sorted_ = true;
+}
+
+// A page comes with its newest blob first: that is what it is worth.
+void Rebuild::place_late() {
+  if (!late_is_sorted_) {
+    sort_late();
+  }
+  Core& core = works_.core;
+  for (std::uint32_t left = kLateATurn; left > 0 && !late_.empty(); --left) {
+    const Found found = late_.back();
+    late_.pop_back();
+    ++core.moves;
+    const bool is_known = core.catalog->find(found.space, found.header.page_hash) != kNoPage;
+    const bool has_room = is_known || make_record(core.family_of(found.at.slab),
+                                                  access_of(found.header.generation));
+    if (!has_room || !stands(found)) {
+      core.counters.slots_left_out += has_room ? 0U : 1U;
+      settle_free(found.at);
+    } else if (!place(found)) {
+      waiting_.push_back(found);
+    }
+  }
+}
+
+// From the oldest page on disk, if that is older: it is the first one in the order of some slab.
+bool Rebuild::make_record(const Family& family, std::uint64_t access) {
+  Core& core = works_.core;
+  if (works_.pages.records_from_memory(family, 1)) {
+    return true;
+  }
+  std::uint64_t oldest = access;
+  std::optional<std::pair<PageId, SlabId>> victim;
+  for (const auto& slab : family.slabs) {
+    if (!slab) {
+      continue;
+    }
+    const LruList& order = core.slot_order.order(*slab);
+    std::uint32_t slot = order.oldest();
+    for (int looks = 0; looks < kVictimLooksMax && slot != kNone32; ++looks) {
+      const PageId id = core.catalog->page_of(core.slot_order.owner(*slab, slot));
+      const Page& page = core.catalog->page(id);
+      if (page.holds == 0 && page.busy == 0) {
+        if (page.last_access < oldest) {
+          oldest = page.last_access;
+          victim = {id, *slab};
+        }
+        break;
+      }
+      slot = order.newer_than(slot);
+    }
+  }
+  if (!victim) {
+    return false;
+  }
+  works_.spiller.evict(victim->first, victim->second, EvictionCause::record);
+  return core.catalog->pages_free(family.number) > 0;
+}
+
+}  // namespace hc
