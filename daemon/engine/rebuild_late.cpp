@@ -45,11 +45,14 @@ void Rebuild::place_late() {
     const Found found = late_.back();
     late_.pop_back();
     ++core.moves;
+    if (!stands(found)) {  // nobody gives way to it
+      settle_free(found.at);
+      continue;
+    }
     const bool is_known = core.catalog->find(found.space, found.header.page_hash) != kNoPage;
-    const bool has_room = is_known || make_record(core.family_of(found.at.slab),
-                                                  access_of(found.header.generation));
-    if (!has_room || !stands(found)) {
-      core.counters.slots_left_out += has_room ? 0U : 1U;
+    if (!is_known && !make_record(core.family_of(found.at.slab),
+                                  access_of(found.header.generation))) {
+      ++core.counters.slots_left_out;
       settle_free(found.at);
     } else if (!place(found)) {
       waiting_.push_back(found);

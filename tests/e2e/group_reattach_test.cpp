@@ -90,9 +90,9 @@ TEST_CASE("group: sessions that break under stores and reloads cost these, and n
       }
     }
     --ranks_left;
-    while (ranks_left > -1) {  // until nothing is broken any more
-      said += at.rank().wait_serving() ? "" : "not attached again";
-      ::usleep(10'000);  // waits: the test's main thread is at work on the sockets
+    ranks_left.notify_all();
+    for (int left = ranks_left; left > -1; left = ranks_left) {  // until nothing is broken any more
+      ranks_left.wait(left);
     }
     said += at.rank().wait_serving() ? "" : "not attached again";
     said += store_and_reload(at, 31);
@@ -102,11 +102,13 @@ TEST_CASE("group: sessions that break under stores and reloads cost these, and n
   run_ranks(daemon, script, {.meanwhile = [&] {
               gate.arrive_and_wait();
               while (ranks_left > 0) {
+                const std::size_t before = attaches(daemon);
                 static_cast<void>(break_socket(daemon.client_socket()));
-                ::usleep(150'000);  // waits: for the ranks to be on their way again
+                eventually([&] { return ranks_left <= 0 || attaches(daemon) > before; });
               }
               broken = attaches(daemon) > kGroupRanks;
               ranks_left = -1;
+              ranks_left.notify_all();
             }});
   CHECK(broken);
   CHECK(eventually([&] { return daemon.ask("stats").at("frames_leased") == 0; }));
