@@ -128,6 +128,7 @@ void Verbs::fill_abandoned(std::uint32_t index) {
     return;  // the end of the copy brings a frame
   }
   ++core_.counters.stores_discarded;
+  ++core_.moves;  // a rebuild may have waited for it with an older blob of the part
   item.abandoned = true;
   part.frame = kNoFrame;
   part.l2 = L2State::absent;

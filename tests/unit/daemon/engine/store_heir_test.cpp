@@ -2,7 +2,7 @@
 // store_heir_test: of concurrent stores of one part another goes on when the first has ended.
 #include <algorithm>
 
-#include "unit/daemon/engine/engine_bench.h"
+#include "unit/daemon/engine/rebuild_bench.h"
 
 namespace {
 
@@ -10,6 +10,7 @@ using namespace hc;
 using hc::test::BenchRank;
 using hc::test::EngineBench;
 using hc::test::code;
+using hc::test::lose_index;
 
 // Several ranks of one shard, each with page 1 in its first row.
 struct Rivals : EngineBench {
@@ -314,6 +315,25 @@ TEST_CASE("a reload that waits for the read of another goes on when that one is 
   CHECK(answer.entry.code == code(Code::ok));
   CHECK(answer.entry.lease != 0);
   CHECK(bench.engine->core().counters.reads == 1);
+}
+
+TEST_CASE("a late store with no heir lets a rebuild go on in the same turn") {
+  Rivals bench(1);
+  bench.finish(bench.store(0, Ack::durable));
+  lose_index(bench);
+  bench.ranks[0] = bench.attach(0);
+  bench.fill(bench.ranks[0], 0, 1);
+  bench.copier.set_delay(300 * kNsPerMs);
+  const std::uint16_t late = bench.store(0, Ack::resident, 20);
+  REQUIRE(bench.engine->rebuilding());
+
+  bench.run_until([&] { return bench.told_late(late); });
+
+  CHECK(bench.copier.in_flight() == 1);
+  CHECK_FALSE(bench.engine->rebuilding());
+  CHECK(bench.finish(late).entry.code == code(Code::timed_out));
+  CHECK(bench.load(bench.ranks[0], 1) == 1U);
+  CHECK(bench.engine->core().counters.slots_adopted == 1);
 }
 
 }  // namespace
