@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "proto/handshake.h"
 
@@ -96,9 +97,12 @@ Result<ReceivedMessage> receive_message(int socket, std::span<std::uint8_t> buff
   message.msg_control = control.bytes.data();
   message.msg_controllen = control.bytes.size();
   ssize_t size = 0;
+  bool reset = false;
+  // A peer that closes with messages of ours unread makes one error of it, in front of all that it
+  // has sent.
   do {
     size = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | wait_flags(wait));
-  } while (size < 0 && errno == EINTR);
+  } while (size < 0 && (errno == EINTR || (errno == ECONNRESET && !std::exchange(reset, true))));
   if (size < 0) {
     return socket_error("recvmsg", errno);
   }

@@ -28,7 +28,8 @@ Result<void> send_message(int socket, std::span<const std::uint8_t> bytes, std::
                           SocketWait wait);
 
 // Receives one message into `buffer`; every descriptor is close-on-exec.
-// busy: there is none (SocketWait::none); disconnected: the peer is gone; protocol: the message
+// busy: there is none (SocketWait::none); disconnected: the peer is gone, and all that it had sent
+// was received before; protocol: the message
 // was larger than `buffer`, carried too many descriptors, or did not fit into our table of them.
 // The descriptors of a refused message are closed, or handed out through `refused_fds` for one who
 // must not close what a stranger sent.

@@ -29,7 +29,8 @@ Result<void> check_region_file(const RegionBody& body, const std::vector<UniqueF
 }  // namespace
 
 // A client that does not read its socket fills it; it is cut off rather than waited for. A wake
-// that does not fit is dropped: the socket is readable anyway.
+// that does not fit is dropped: the socket is readable anyway. One that has gone may have said
+// goodbye before: the reading of its socket tells, and ends the session.
 void SessionServer::send(Session& session, const MessageHeader& header,
                          std::span<const std::uint8_t> body, std::span<const int> fds) {
   if (session.socket_closed || !session.socket) {
@@ -38,7 +39,8 @@ void SessionServer::send(Session& session, const MessageHeader& header,
   const auto sent = send_message(session.socket.get(), message_bytes(header, body, fds.size()),
                                  fds, SocketWait::none);
   const bool wake = header.type == static_cast<std::uint16_t>(MessageType::wake);
-  if (!sent && !(wake && sent.error().code == Code::busy)) {
+  const bool gone = !sent && sent.error().code == Code::disconnected;
+  if (!sent && !gone && !(wake && sent.error().code == Code::busy)) {
     session.socket_closed = true;
     epoll_.remove(session.socket.get());
     end(session, Code::disconnected, "its control socket does not take messages: " +

@@ -157,6 +157,29 @@ UniqueFd lingering_socket(std::vector<UniqueFd>& peers) {
   return socket;
 }
 
+TEST_CASE("A goodbye is heard, whatever its client has left unread") {
+  const bool is_answered = GENERATE(true, false);  // else the answer meets a socket that is closed
+  INFO("answered " << is_answered);
+  Scene scene;
+  RawClient client(scene.hostile());
+  REQUIRE(client.attach());
+  if (is_answered) {
+    REQUIRE(client.send(MessageType::stats, {}, {}));
+    REQUIRE(readable_within(client.control(), kPatienceMs));
+  }
+  REQUIRE(::kill(scene.daemon().pid(), SIGSTOP) == 0);
+  if (!is_answered) {
+    REQUIRE(client.send(MessageType::stats, {}, {}));
+  }
+  REQUIRE(client.send(MessageType::detach, {}, {}));
+  client.hang_up();
+  REQUIRE(::kill(scene.daemon().pid(), SIGCONT) == 0);
+
+  const char* goodbye = "group=hostile rank=0 code=cancelled reason=detached";
+  CHECK(eventually([&] { return missing(scene.daemon().log(), {goodbye}).empty(); }));
+  scene.expect_unaffected();
+}
+
 TEST_CASE("Descriptors that take an hour to close hold nobody up") {
   Scene scene;
   std::vector<UniqueFd> peers;  // they never read

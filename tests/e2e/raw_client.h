@@ -73,6 +73,7 @@ class RawClient {
   // Waits until the daemon has closed the connection; what its notice said, "" without one.
   std::string await_end();
   Code end_code() const;
+  int control() const { return connection_->fd(); }  // readable: an answer has come
   // Gives the connection up without a word.
   void hang_up() { connection_.reset(); }
 

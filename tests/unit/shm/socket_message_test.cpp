@@ -109,6 +109,22 @@ TEST_CASE("an empty queue is busy, and a closed peer is disconnected in both dir
   CHECK(sent.error().code == Code::disconnected);
 }
 
+TEST_CASE("what a peer sent before it closed arrives, whatever it had left unread") {
+  Pair pair;
+  std::array<std::uint8_t, 10> buffer{};
+  REQUIRE(send_message(pair.right.get(), bytes_of("unread"), {}, SocketWait::none));
+  REQUIRE(send_message(pair.left.get(), bytes_of("one"), {}, SocketWait::none));
+  REQUIRE(send_message(pair.left.get(), bytes_of("goodbye"), {}, SocketWait::none));
+
+  pair.left.reset();
+
+  REQUIRE(receive(pair.right, buffer));
+  const auto last = receive(pair.right, buffer);
+  REQUIRE(last);
+  CHECK(last->size_bytes == 7);
+  CHECK(receive(pair.right, buffer).error().code == Code::disconnected);
+}
+
 TEST_CASE("a full queue is busy") {
   const Pair pair;
   const std::vector<std::uint8_t> bytes(4096);
