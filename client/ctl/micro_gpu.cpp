@@ -3,6 +3,7 @@
 // transfer modes, beside one plain pinned copy of as many bytes.
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -47,7 +48,13 @@ class GpuPages {
   Result<void> run(DeviceRows& plain);
 
  private:
-  Result<void> open(MicroDaemon& daemon);
+  std::string params() const {
+    return std::string("transfer=") + of_.name + " run=" + short_bytes(of_.run_bytes) +
+           " payload=" + short_bytes(kGpuPayloadBytes);
+  }
+  Result<void> start();
+  Result<void> open();
+  void add_unmeasured(const std::string& why);
   Result<std::uint64_t> pass(std::uint8_t verb, std::uint64_t first);
   Result<double> load();
   Result<double> store();
@@ -60,7 +67,8 @@ class GpuPages {
   std::uint32_t pages_;
   std::uint64_t bytes_;
   std::uint64_t stored_ = 0;
-  std::unique_ptr<MicroClient> client_;
+  std::optional<MicroDaemon> daemon_;
+  std::unique_ptr<MicroClient> client_;  // goes before its daemon
 };
 
 // Every page of a sample once; the time that it took.
@@ -96,20 +104,38 @@ Result<double> GpuPages::store() {
   return gpu_rate(bytes_, *elapsed_ns);
 }
 
-Result<void> GpuPages::open(MicroDaemon& daemon) {
-  HC_TRY_VOID(daemon.make_folder());
-  HC_TRY_VOID(daemon.process().start());
+Result<void> GpuPages::start() {
+  PrivateDaemonOptions options = bench_.daemon_options("gpu");
+  const std::uint32_t room = 2 * pages_ + kGpuSlackPages;
+  options.l2_bytes = room * frame_bytes_per_page(space_, 0);
+  options.reserve_slots = kGpuSlackPages;
+  options.l3_bytes = slab_bytes(slots_for_pages(space_, 0, room, kGpuSlackPages));
+  options.spill_policy = "write_back";
+  daemon_.emplace(bench_, options);
+  HC_TRY_VOID(daemon_->make_folder());
+  return daemon_->process().start();
+}
+
+Result<void> GpuPages::open() {
   RankRegion::Shape shape;
   shape.rows = pages_;
   shape.runs = kGpuPayloadBytes / of_.run_bytes;
   shape.device = BenchDevice::cuda;
   shape.transfer = of_.transfer;
-  auto client = MicroClient::open(daemon.socket(), space_, shape);
+  auto client = MicroClient::open(daemon_->socket(), space_, shape);
   HC_TRY(client);
   client_ = std::move(*client);
-  stored_ = pages_;
-  auto stored = pass(HICACHE_VERB_STORE, 0);
-  return stored ? Result<void>() : Result<void>(stored.error());
+  return {};
+}
+
+// A machine may have a device and not this transfer: the other one is measured all the same.
+void GpuPages::add_unmeasured(const std::string& why) {
+  const std::string note = of_.note.empty() ? why : of_.note + "; " + why;
+  for (const char* figure : {"gpu_load", "gpu_store"}) {
+    if (bench_.plan().wants(figure)) {
+      bench_.add({figure, params(), "GiB/s", std::nullopt, note}, {});
+    }
+  }
 }
 
 Result<void> GpuPages::measure(const char* figure, const MicroBench::Measure& ours,
@@ -117,28 +143,26 @@ Result<void> GpuPages::measure(const char* figure, const MicroBench::Measure& ou
   if (!bench_.plan().wants(figure)) {
     return {};
   }
-  const std::string params = std::string("transfer=") + of_.name +
-                             " run=" + short_bytes(of_.run_bytes) +
-                             " payload=" + short_bytes(kGpuPayloadBytes);
-  auto samples = bench_.pairs(std::string(figure) + " " + params, ours, limit);
+  auto samples = bench_.pairs(std::string(figure) + " " + params(), ours, limit);
   HC_TRY(samples);
   std::optional<Goal> goal;
   if (of_.run_bytes >= kGoalRunBytes) {
     goal = Goal{Goal::Of::ratio, Goal::Sense::at_least, 0.90};
   }
-  bench_.add({figure, params, "GiB/s", goal, of_.note}, *samples);
+  bench_.add({figure, params(), "GiB/s", goal, of_.note}, *samples);
   return {};
 }
 
 Result<void> GpuPages::run(DeviceRows& plain) {
-  PrivateDaemonOptions options = bench_.daemon_options("gpu");
-  const std::uint32_t room = 2 * pages_ + kGpuSlackPages;
-  options.l2_bytes = room * frame_bytes_per_page(space_, 0);
-  options.reserve_slots = kGpuSlackPages;
-  options.l3_bytes = slab_bytes(slots_for_pages(space_, 0, room, kGpuSlackPages));
-  options.spill_policy = "write_back";
-  MicroDaemon daemon(bench_, options);
-  HC_TRY_VOID(open(daemon));
+  HC_TRY_VOID(start());
+  if (auto opened = open(); !opened) {
+    add_unmeasured(opened.error().message());
+    return {};
+  }
+  stored_ = pages_;
+  if (auto stored = pass(HICACHE_VERB_STORE, 0); !stored) {
+    return stored.error();
+  }
   const auto plain_copy = [&](bool to_device) {
     return [this, &plain, to_device]() -> Result<double> {
       const std::uint64_t begin_ns = monotonic_ns();
@@ -148,9 +172,7 @@ Result<void> GpuPages::run(DeviceRows& plain) {
     };
   };
   HC_TRY_VOID(measure("gpu_load", [this] { return load(); }, plain_copy(true)));
-  auto measured = measure("gpu_store", [this] { return store(); }, plain_copy(false));
-  client_.reset();
-  return measured;
+  return measure("gpu_store", [this] { return store(); }, plain_copy(false));
 }
 
 }  // namespace

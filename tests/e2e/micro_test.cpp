@@ -103,6 +103,26 @@ TEST_CASE("without a GPU its figures have no value, and a line says why") {
   }
 }
 
+TEST_CASE("on a device without IPC the copies of the rank are measured, and a line says why") {
+  const TempDir folder;
+  const Outcome outcome =
+      run_program("cachectl", {"bench", "micro", "--quick", "--pairs", "1", "--only", "gpu_load",
+                               "--json", "--dir", folder.str()},
+                  {"HC_FAKE_CUDA=no_ipc=1",
+                   "LD_LIBRARY_PATH=" + double_library("").parent_path().string()});
+
+  INFO(outcome.out << outcome.err);
+  REQUIRE(outcome.status == 0);
+  const nlohmann::json report = nlohmann::json::parse(outcome.out, nullptr, false);
+  REQUIRE(report.size() == 6);
+  for (const nlohmann::json& figure : report) {
+    const bool is_rank = figure.at("params").get<std::string>().find("transfer=rank") == 0;
+    CHECK(figure.at("runs") == (is_rank ? 1 : 0));
+    CHECK((is_rank || figure.at("note").get<std::string>().find("hicache_") != std::string::npos));
+  }
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
 TEST_CASE("A wrong option of bench micro is one line that names it") {
   struct Case {
     std::vector<std::string> arguments;
