@@ -19,6 +19,11 @@ SessionServerOptions session_options(const Config& config, DeviceMemory& devices
   options.devices = copies ? &devices : nullptr;
   options.rank_copies = config.gpu_transfer == GpuTransfer::automatic ||
                         config.gpu_transfer == GpuTransfer::rank;
+  // Half of the descriptors stay for files, rings and the index, whatever clients send.
+  const auto quarter =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(file_limit() / 4, UINT32_MAX));
+  options.fds.closing_max = std::min(options.fds.closing_max, quarter);
+  options.fds.opening_max = std::min(config.sessions_max * kMessageFdsMax, quarter);
   options.no_devices = std::string("gpu.transfer = ") + gpu_transfer_name(config.gpu_transfer);
   return options;
 }

@@ -39,6 +39,12 @@ void raise_file_limit() {
   }
 }
 
+std::uint64_t file_limit() {
+  rlimit limit{};
+  HC_CHECK(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  return limit.rlim_cur;
+}
+
 namespace {
 
 template <typename T>

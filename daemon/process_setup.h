@@ -14,6 +14,8 @@ namespace hc {
 UniqueFd take_signals();
 // Raises the soft limit of open files to the hard one.
 void raise_file_limit();
+// The soft limit.
+std::uint64_t file_limit();
 Uuid random_uuid();
 std::uint64_t random_word();
 

@@ -126,4 +126,20 @@ Result<ReceivedMessage> receive_message(int socket, std::span<std::uint8_t> buff
   return received;
 }
 
+// What has no room in a look is not given out, and the kernel says so.
+bool next_has_fds(int socket) {
+  std::array<std::uint8_t, 1> byte{};
+  iovec vector{byte.data(), byte.size()};
+  msghdr message{};
+  ssize_t size = 0;
+  int tries = 0;
+  do {
+    message = {};
+    message.msg_iov = &vector;
+    message.msg_iovlen = 1;
+    size = ::recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT);
+  } while (size < 0 && (errno == EINTR || (errno == ECONNRESET && tries++ == 0)));
+  return size >= 0 && (message.msg_flags & MSG_CTRUNC) != 0;
+}
+
 }  // namespace hc

@@ -37,4 +37,7 @@ Result<ReceivedMessage> receive_message(int socket, std::span<std::uint8_t> buff
                                         SocketWait wait,
                                         std::vector<UniqueFd>* refused_fds = nullptr);
 
+// Whether the next message carries descriptors, without receiving it. No: also if there is none.
+bool next_has_fds(int socket);
+
 }  // namespace hc

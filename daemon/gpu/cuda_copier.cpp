@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "daemon/log/log.h"
+#include "daemon/os/disposer.h"
 #include "proto/check.h"
 #include "proto/test_hooks.h"
 
@@ -36,6 +37,10 @@ CudaCopier::CudaCopier(EventFd event, std::string library)
       keeper_(std::make_unique<CudaKeeper>(std::move(library), news_)) {}
 
 CudaCopier::~CudaCopier() {
+  Disposer closer;  // descriptors of clients may take long to close
+  for (DeviceOpened& opened : opened_) {
+    closer.dispose(opened.spent);
+  }
   slots_.clear();
   devices_.clear();
   keeper_.reset();

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "daemon/gpu/chunk_map.h"
+#include "daemon/os/disposer.h"
 #include "proto/check.h"
 #include "proto/test_hooks.h"
 
@@ -46,8 +47,14 @@ CudaKeeper::~CudaKeeper() {
   }
   changed_.notify_all();
   thread_.join();
-  // What was opened and nobody took would come back here when it is too late.
-  static_cast<void>(news_.take_all());
+  // What was opened and nobody took would come back here when it is too late. Its descriptors are a
+  // client's, and may take long to close.
+  Disposer closer;
+  for (CudaNews& news : news_.take_all()) {
+    if (auto* opened = std::get_if<CudaOpened>(&news)) {
+      closer.dispose(opened->spent);
+    }
+  }
   for (const std::function<void()>& work : std::exchange(work_, {})) {
     work();
   }

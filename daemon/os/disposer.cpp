@@ -40,6 +40,11 @@ void Disposer::dispose(std::vector<UniqueFd>& fds) {
   fds.clear();
 }
 
+std::size_t Disposer::waiting() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->queue.size() + (state_->busy ? 1 : 0);
+}
+
 void Disposer::drain() {
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [this] { return state_->queue.empty() && !state_->busy; });

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -28,9 +29,11 @@ class Disposer {
   Disposer(const Disposer&) = delete;
   Disposer& operator=(const Disposer&) = delete;
 
-  void dispose(std::shared_ptr<void> thing) HC_REACTOR;
+  void dispose(std::shared_ptr<void> thing);
   // Takes the open descriptors out of `fds`.
-  void dispose(std::vector<UniqueFd>& fds) HC_REACTOR;
+  void dispose(std::vector<UniqueFd>& fds);
+  // Things that are not destroyed yet.
+  std::size_t waiting() const;
   // Returns once everything queued before is destroyed (tests).
   void drain();
 

@@ -42,9 +42,12 @@ class GatedListener {
       return std::move(*socket);
     }
     log_warn(event_.c_str(), {{"reason", socket.error().message()}});
+    pause(now);
+    return std::nullopt;
+  }
+  void pause(Instant now) {
     unwatch();
     paused_until_ = now + kPauseMs * kNsPerMs;
-    return std::nullopt;
   }
   void turn(Instant now) {
     if (paused_until_ && *paused_until_ <= now) {
@@ -53,6 +56,12 @@ class GatedListener {
     }
   }
   bool paused() const { return paused_until_.has_value(); }
+  // Nobody connects any more. What is left to be closed.
+  UniqueFd end() {
+    unwatch();
+    paused_until_.reset();
+    return listener_.end();
+  }
 
  private:
   void unwatch() {

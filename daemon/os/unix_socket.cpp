@@ -94,10 +94,14 @@ Result<UnixListener> UnixListener::create(std::string path, mode_t mode) {
   return listener;
 }
 
-UnixListener::~UnixListener() {
+UnixListener::~UnixListener() { static_cast<void>(end()); }
+
+UniqueFd UnixListener::end() {
   if (fd_ && !path_.empty()) {
     ::unlink(path_.c_str());
+    ::shutdown(fd_.get(), SHUT_RDWR);  // an adopted one goes on in the service manager
   }
+  return std::move(fd_);
 }
 
 Result<std::optional<UniqueFd>> UnixListener::accept() const {

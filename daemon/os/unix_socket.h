@@ -36,6 +36,9 @@ class UnixListener {
   ~UnixListener();
 
   int fd() const { return fd_.get(); }
+  // Removes the path, and lets nobody connect any more. The descriptor: its close ends connections
+  // that nobody has accepted, and what was sent to them.
+  UniqueFd end();
   // The next client that waits, non-blocking; nothing when none does, or when it has left again.
   Result<std::optional<UniqueFd>> accept() const;
 

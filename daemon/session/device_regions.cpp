@@ -42,6 +42,11 @@ Result<void> SessionServer::open_region(Session& session, const MessageHeader& h
                              [](const Session::PendingRegion& at) { return at.has_fds; })) {
     return make_error(Code::busy, "chunks of another region are being opened");
   }
+  if (!client_fds_.begin_opening(fds.size())) {
+    return make_error(Code::busy, "the driver is asked about " +
+                                      std::to_string(client_fds_.opening_max()) +
+                                      " chunks of sessions at most");
+  }
   const RegionRequest& request = body.request;
   DeviceExport wanted;
   wanted.owner = session.serial;
@@ -105,7 +110,7 @@ void SessionServer::take_opened() {
   opened_.clear();
   options_.devices->poll_opened(opened_);
   for (DeviceOpened& opened : opened_) {
-    descriptors_.dispose(opened.spent);
+    client_fds_.end_opening(opened.spent);
     Session* const session = by_serial(opened.ticket / kRegionsPerSession);
     const auto region = static_cast<std::uint32_t>(opened.ticket % kRegionsPerSession);
     bool taken = false;

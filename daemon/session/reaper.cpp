@@ -83,7 +83,7 @@ void SessionServer::hang_up(Session& session) {
     session.socket_closed = true;
   }
   ::shutdown(session.socket.get(), SHUT_RDWR);
-  descriptors_.dispose(std::make_shared<UniqueFd>(std::move(session.socket)));
+  client_fds_.close_socket(std::move(session.socket));
 }
 
 // Whether its rank can touch no frame any more: it says so, or its process has ended, and what that
@@ -189,7 +189,10 @@ void SessionServer::end_holding() {
 // A client that lost its session attaches again at once: without the listener it finds nobody, and
 // the stop need not wait for sessions that begin after it.
 void SessionServer::end_all(Code code) {
-  listener_.reset();
+  if (listener_) {
+    client_fds_.close_socket(listener_->end());
+    listener_.reset();
+  }
   for (const auto& session : sessions_) {
     if (session != nullptr) {
       session->detached = true;

@@ -27,6 +27,7 @@ constexpr int kLooksPerTurn = 32;
 SessionServer::SessionServer(Epoll& epoll, UnixListener listener,
                              const SessionServerOptions& options)
     : epoll_(epoll),
+      client_fds_(options.fds),
       options_(options),
       groups_(epoll, epoll_tag(EpollOwner::group_member, 0), options.sessions_max) {
   listener_.emplace(epoll, std::move(listener), epoll_tag(EpollOwner::listener, 0),
@@ -87,6 +88,10 @@ std::vector<SessionLine> SessionServer::list() const {
 
 void SessionServer::on_listener(Instant now) {
   for (int i = 0; i < 16 && listener_; ++i) {  // the rest waits for the next turn
+    if (client_fds_.is_full()) {
+      listener_->pause(now);
+      return;
+    }
     auto socket = listener_->accept(now);
     if (!socket) {
       return;
@@ -104,8 +109,7 @@ void SessionServer::accept_one(UniqueFd socket, Instant now) {
     const auto added =
         epoll_.add(socket.get(), Trigger::level, epoll_tag(EpollOwner::session_socket, number));
     if (!peer || !added) {
-      log_warn("session.refused",
-               {{"reason", peer ? added.error().message() : peer.error().message()}});
+      refuse(std::move(socket), peer ? added.error().message() : peer.error().message());
       return;
     }
     auto session = std::make_unique<Session>();
@@ -117,10 +121,21 @@ void SessionServer::accept_one(UniqueFd socket, Instant now) {
     sessions_[number] = std::move(session);
     return;
   }
-  log_warn("session.refused",
-           {{"reason", "limits.sessions_max = " + std::to_string(options_.sessions_max) +
-                           ": as many connections are open, and " +
-                           std::to_string(kSpareConnections) + " more"}});
+  refuse(std::move(socket), "limits.sessions_max = " + std::to_string(options_.sessions_max) +
+                                ": as many connections are open, and " +
+                                std::to_string(kSpareConnections) + " more");
+}
+
+void SessionServer::refuse(UniqueFd socket, const std::string& reason) {
+  log_warn("session.refused", {{"reason", reason}});
+  client_fds_.close_socket(std::move(socket));
+}
+
+// Nothing more is taken from its socket.
+void SessionServer::end_unheard(Session& session, Code code, const std::string& reason) {
+  session.socket_closed = true;
+  epoll_.remove(session.socket.get());
+  end(session, code, reason);
 }
 
 void SessionServer::on_socket(std::uint32_t number) {
@@ -129,16 +144,18 @@ void SessionServer::on_socket(std::uint32_t number) {
     return;
   }
   for (int i = 0; i < 16 && !session->socket_closed; ++i) {
+    if (client_fds_.is_full() && next_has_fds(session->socket.get())) {
+      end_unheard(*session, Code::busy, "descriptors that clients sent before do not close");
+      return;
+    }
     std::vector<UniqueFd> refused;
     auto received = receive_message(session->socket.get(), message_, SocketWait::none, &refused);
-    descriptors_.dispose(refused);
+    client_fds_.close(refused);
     if (!received) {
       if (received.error().code == Code::busy) {
         return;
       }
-      session->socket_closed = true;
-      epoll_.remove(session->socket.get());
-      end(*session, Code::disconnected, received.error().message());
+      end_unheard(*session, Code::disconnected, received.error().message());
       return;
     }
     MessageHeader header{};
@@ -148,12 +165,12 @@ void SessionServer::on_socket(std::uint32_t number) {
     }
     if (header.magic != kMessageMagic || header.bytes != message.size() ||
         header.fd_count != received->fds.size()) {
-      descriptors_.dispose(received->fds);
+      client_fds_.close(received->fds);
       end(*session, Code::protocol, "a control message has a wrong header");
       return;
     }
     dispatch(*session, header, message.subspan(sizeof header), received->fds);
-    descriptors_.dispose(received->fds);  // what nobody took
+    client_fds_.close(received->fds);  // what nobody took
   }
 }
 

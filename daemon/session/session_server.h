@@ -16,6 +16,7 @@
 #include "daemon/os/disposer.h"
 #include "daemon/os/epoll.h"
 #include "daemon/os/gated_listener.h"
+#include "daemon/session/client_fds.h"
 #include "daemon/session/groups.h"
 #include "daemon/session/session.h"
 #include "proto/handshake.h"
@@ -47,6 +48,7 @@ struct SessionServerOptions {
   DeviceMemory* devices = nullptr;        // null: regions of GPUs are not copied here
   bool rank_copies = true;                // clients that ask for it get writable arenas
   std::string no_devices = "this daemon has no GPU";  // then, the reason
+  ClientFdLimits fds{};
 };
 
 class SessionServer final : public CompletionSink {
@@ -177,6 +179,8 @@ class SessionServer final : public CompletionSink {
   // session_server.cpp
   bool can_take(Session& session) const HC_REACTOR;
   void accept_one(UniqueFd socket, Instant now) HC_REACTOR;
+  void refuse(UniqueFd socket, const std::string& reason) HC_REACTOR;
+  void end_unheard(Session& session, Code code, const std::string& reason) HC_REACTOR;
   bool drain_ring(Session& session) HC_REACTOR;
   void take_request(Session& session, const RequestEntry& entry) HC_REACTOR;
   bool take_rank_word(Session& session, const RequestEntry& entry) HC_REACTOR;
@@ -188,9 +192,8 @@ class SessionServer final : public CompletionSink {
   Epoll& epoll_;
   std::optional<GatedListener> listener_;  // none once the daemon stops
   Instant stops_at_{};                     // when that was first seen
-  // Two, because a stranger's descriptor may block its closer for long; memory never does.
-  Disposer descriptors_;
-  Disposer regions_;
+  ClientFds client_fds_;
+  Disposer regions_;  // no stranger's descriptor may hold up the end of mapped memory
   SessionServerOptions options_;
   Groups groups_;
   Engine* engine_ = nullptr;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // hostile_socket_test: what a client can send over the sockets ends its connection at worst.
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <csignal>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,6 +18,7 @@
 #include "e2e/scene.h"
 #include "shm/control_message.h"
 #include "support/catch.h"
+#include "support/lingering.h"
 
 namespace hc::test {
 namespace {
@@ -135,28 +136,6 @@ TEST_CASE("An attach that is refused leaves the session that it would have super
   scene.expect_unaffected();
 }
 
-// A connection whose last close waits for a peer that never reads.
-UniqueFd lingering_socket(std::vector<UniqueFd>& peers) {
-  UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  REQUIRE(::bind(listener.get(), generic, size) == 0);
-  REQUIRE(::listen(listener.get(), 1) == 0);
-  REQUIRE(::getsockname(listener.get(), generic, &size) == 0);
-  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  REQUIRE(::connect(socket.get(), generic, size) == 0);
-  peers.emplace_back(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  const linger wait{1, 3600};
-  REQUIRE(::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &wait, sizeof wait) == 0);
-  const std::vector<char> data(1U << 20);
-  while (::send(socket.get(), data.data(), data.size(), MSG_DONTWAIT) > 0) {
-  }
-  return socket;
-}
-
 TEST_CASE("A goodbye is heard, whatever its client has left unread") {
   const bool is_answered = GENERATE(true, false);  // else the answer meets a socket that is closed
   INFO("answered " << is_answered);
@@ -199,6 +178,68 @@ TEST_CASE("Descriptors that take an hour to close hold nobody up") {
   REQUIRE(::kill(scene.daemon().pid(), SIGCONT) == 0);
 
   scene.expect_unaffected();
+}
+
+// Fills what may wait for its end with descriptors that wait behind one that does not close.
+Result<ControlMessage> send_stuck(RawClient& client, std::vector<UniqueFd>& peers, int messages) {
+  REQUIRE(client.send(MessageType::stats, {}, {lingering_socket(peers).get()}));
+  auto answer = client.call(MessageType::stats, {}, {});
+  const UniqueFd pipe = pipe_end();
+  for (int i = 0; i < messages && answer; ++i) {
+    answer = client.call(MessageType::stats, {}, std::vector<int>(kMessageFdsMax, pipe.get()));
+  }
+  return answer;
+}
+
+TEST_CASE("Descriptors that do not close are bounded, and nobody loses by them what he has") {
+  constexpr std::size_t kClosingMax = 1024;
+  Scene scene;
+  RawClient other(scene.hostile());
+  REQUIRE(other.attach());
+  auto flood = scene.hostile();
+  flood.group = "flood";
+  RawClient client(flood);
+  REQUIRE(client.attach());
+  const std::size_t before = scene.daemon().open_descriptors();
+  std::vector<UniqueFd> peers;
+
+  const auto answer = send_stuck(client, peers, 100);
+
+  CHECK_FALSE(answer);
+  CHECK(client.end_code() == Code::busy);
+  CHECK(scene.daemon().open_descriptors() <= before + kClosingMax + kMessageFdsMax);
+  CHECK(missing(scene.daemon().log(), {"session.descriptors_stuck", "sent before do not close"}) ==
+        "");
+  CHECK(other.call(MessageType::stats, {}));  // without descriptors all goes on
+  scene.expect_unaffected();
+  Rank late({scene.daemon().client_socket(), "late", 0});
+  peers.clear();
+  CHECK(late.open() == HICACHE_OK);
+  CHECK(late.close() == HICACHE_OK);
+  client.hang_up();
+  CHECK(eventually([&] { return scene.daemon().open_descriptors() < before; }));
+  CHECK(missing(scene.daemon().log(), {"session.descriptors_closed"}) == "");
+  scene.expect_unaffected();
+}
+
+TEST_CASE("A daemon whose clients' descriptors do not close stops all the same") {
+  Scene scene;
+  RawClient client(scene.hostile());
+  REQUIRE(client.attach());
+  std::vector<UniqueFd> peers;
+  REQUIRE(send_stuck(client, peers, 3));
+  UniqueFd unheard = lingering_socket(peers);
+  REQUIRE(::kill(scene.daemon().pid(), SIGSTOP) == 0);
+  std::vector<std::unique_ptr<RawClient>> queue;  // more than one turn accepts
+  for (int i = 0; i < 40; ++i) {
+    queue.push_back(std::make_unique<RawClient>(scene.hostile()));
+  }
+  REQUIRE(queue.back()->send(MessageType::stats, {}, {unheard.get()}));
+  unheard.reset();
+  ::kill(scene.daemon().pid(), SIGTERM);
+  REQUIRE(::kill(scene.daemon().pid(), SIGCONT) == 0);
+
+  CHECK(scene.daemon().stop() == 0);
 }
 
 TEST_CASE("Messages without sense end the session, and not the daemon") {

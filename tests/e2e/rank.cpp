@@ -106,10 +106,8 @@ hicache_code Rank::open() {
 
 hicache_code Rank::register_region() { return region_->attach(client_, 0, kDeadlineMs); }
 
-hicache_code Rank::close() {
-  const hicache_code code = hicache_close(client_, kDeadlineMs);
-  client_ = nullptr;
-  return code;
+hicache_code Rank::close(std::uint32_t timeout_ms) {
+  return hicache_close(std::exchange(client_, nullptr), timeout_ms);
 }
 
 StreamKey Rank::stream_of(std::uint64_t page) const {

@@ -60,9 +60,8 @@ class Rank {
   // Attaches and registers region 0.
   hicache_code open();
   hicache_code register_region();  // as open does
-  hicache_code close();
+  hicache_code close(std::uint32_t timeout_ms = kDeadlineMs);
   hicache_client* client() const { return client_; }
-  void forget_client() { client_ = nullptr; }  // the test has closed it itself
   const RankOptions& options() const { return options_; }
 
   // Without waiting. A store's rows are filled before, a load's spoiled.

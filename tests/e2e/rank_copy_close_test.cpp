@@ -35,10 +35,10 @@ int close_in_the_middle(FakeLine& line, const RankCopyScene& scene, std::uint32_
   HC_EXPECT(rank.submit(HICACHE_VERB_LOAD, {50, 4, 20}, ops[2]) == HICACHE_OK);
   const long before = cuda_count("copies");
   HC_EXPECT(eventually([&] { return cuda_count("copies") > before; }));
-  const hicache_code code = hicache_close(rank.client(), timeout_ms);
-  HC_EXPECT(code == (timeout_ms < 100 ? HICACHE_TIMED_OUT : HICACHE_OK));
+  const hicache_code code = rank.close(timeout_ms);
   const long ended = cuda_count("copies");
-  rank.forget_client();
+  // A short time passes before the copies have ended, unless the machine stalls this process.
+  HC_EXPECT(code == HICACHE_OK || (timeout_ms < 100 && code == HICACHE_TIMED_OUT));
   HC_EXPECT(cuda_count("registered") == 0);
   line.go();
   HC_EXPECT(line.wait());

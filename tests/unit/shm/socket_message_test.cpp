@@ -80,6 +80,30 @@ TEST_CASE("descriptors arrive in order, close-on-exec, and name the same files")
   CHECK(byte == 'z');
 }
 
+TEST_CASE("a look says whether the next message brings descriptors, and takes none of them") {
+  Pair pair;
+  std::array<std::uint8_t, 100> buffer{};
+  CHECK_FALSE(next_has_fds(pair.right.get()));
+  const std::array<int, 1> fds{STDERR_FILENO};
+  REQUIRE(send_message(pair.left.get(), bytes_of("long"), {}, SocketWait::none));
+  REQUIRE(send_message(pair.left.get(), bytes_of("x"), fds, SocketWait::none));
+
+  CHECK_FALSE(next_has_fds(pair.right.get()));
+  CHECK(receive(pair.right, buffer)->size_bytes == 4);
+  CHECK(next_has_fds(pair.right.get()));
+  CHECK(next_has_fds(pair.right.get()));
+  CHECK(receive(pair.right, buffer)->fds.size() == 1);
+  CHECK_FALSE(next_has_fds(pair.right.get()));
+
+  // Behind the reset of a peer that closes with something unread.
+  REQUIRE(send_message(pair.right.get(), bytes_of("unread"), {}, SocketWait::none));
+  REQUIRE(send_message(pair.left.get(), bytes_of("x"), fds, SocketWait::none));
+  pair.left.reset();
+  CHECK(next_has_fds(pair.right.get()));
+  CHECK(receive(pair.right, buffer)->fds.size() == 1);
+  CHECK_FALSE(next_has_fds(pair.right.get()));
+}
+
 TEST_CASE("the largest message with the most descriptors gets through") {
   const Pair pair;
   const int size = kMessageBytesMax * 2;
