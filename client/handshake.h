@@ -52,9 +52,4 @@ Result<StatusTableReader> open_status_table(ControlMessage& message, std::size_t
 // The arenas of one `arenas` message. protocol: counts that do not fit.
 Result<void> add_arenas(ControlMessage& message, ArenaView& arenas);
 
-// No later attempt with the same arguments can end otherwise.
-constexpr bool attach_is_final(Code code) {
-  return code == Code::refused || code == Code::superseded || code == Code::bad_argument;
-}
-
 }  // namespace hc

@@ -12,6 +12,7 @@
 #include "proto/ids.h"
 #include "proto/limits.h"
 #include "proto/region_messages.h"
+#include "proto/status.h"
 #include "proto/ring_layout.h"
 #include "proto/status_table_layout.h"
 #include "proto/versions.h"
@@ -204,6 +205,11 @@ constexpr std::uint64_t layout_fingerprint() {
       .add(kMessageFdsMax).add(kRingEntries).add(kCompletionEntries).add(kOpSlotsPerSession)
       .add(kPagesPerOpMax).add(kKindsMax).add(kPartsMax).add(kMetadataAreaBytes)
       .add(kClientFileBytes).add(kServerFileBytes).value();
+}
+
+// No later attempt with the same arguments can end otherwise.
+constexpr bool attach_is_final(Code code) {
+  return code == Code::refused || code == Code::superseded || code == Code::bad_argument;
 }
 
 }  // namespace hc

@@ -261,7 +261,7 @@ bool Controller::start(Candidate& candidate, std::uint32_t pages, ReloadDecision
   const OwnerCounts charged = quota_.count(std::span(suffix.owners).first(pages));
   const bool is_clean = anchor_is_clean(suffix);
   const bool has_room = is_clean && tree_.make_room(charged);
-  if (is_clean && !has_room && !out.admits.empty()) {
+  if (is_clean && !has_room && !out.admits.empty() && !std::exchange(candidate.has_waited, true)) {
     return false;  // what was admitted in this tick may go in the next one
   }
   // Room comes from evictions, which may take the anchor.

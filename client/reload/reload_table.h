@@ -41,6 +41,7 @@ struct Candidate {
   std::uint32_t rounds = 0;
   std::optional<std::uint32_t> agreed;   // of the round before
   std::uint32_t count = 0;               // local: usable here, of `limit`
+  bool has_waited = false;               // a tick, for room
 };
 
 enum class ReloadPhase : std::uint8_t { reading, draining };

@@ -92,6 +92,9 @@ void Engine::turn(Instant now) {
   if (state_ == EngineState::closed) {
     return;
   }
+  if (rebuild_ != nullptr) {
+    rebuild_->begin_engine_turn();
+  }
   std::uint64_t moves_before = 0;
   do {
     moves_before = core_->progress();

@@ -199,6 +199,7 @@ void Engine::turn_rebuild() {
     core_->rebuilding = false;
   }
   rebuild_->turn();
+  wants_turn_ = wants_turn_ || rebuild_->wants_turn();
   const Rebuild::Progress& progress = rebuild_->progress();
   load_progress_.slots_scanned = scanned_before_ + progress.scanned;
   load_progress_.adopted = progress.adopted;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rebuild: reads every unscanned slot once and decides about it.
+// rebuild: decides about every blob that was read.
 #include "daemon/engine/rebuild.h"
 
 #include <algorithm>
@@ -11,23 +11,18 @@
 
 namespace hc {
 
-namespace {
-
-constexpr std::uint32_t kRebuildReadsMax = 64;
-constexpr std::uint8_t kRebuildTriesMax = 16;
-
-}  // namespace
-
 Rebuild::Rebuild(Works& works, const std::vector<SlotRef>& named)
     : works_(works),
-      reads_(kRebuildReadsMax),
+      reads_(std::size_t{kReadsMax} * works.core.io.volume_count()),
+      reads_of_(works.core.io.volume_count()),
       slabs_(works.core.spaces->slabs().count()),
       newest_(works.core.superblock->newest_generation().value) {
   Core& core = works_.core;
   named_.resize(slabs_);
+  cursors_.resize(slabs_);
   by_access_.resize(slabs_);
-  for (std::uint32_t read = kRebuildReadsMax; read-- > 0;) {
-    free_reads_.push_back(read);
+  for (std::size_t read = reads_.size(); read-- > 0;) {
+    free_reads_.push_back(static_cast<std::uint32_t>(read));
   }
   for (std::uint16_t id = 0; id < slabs_; ++id) {
     const Slab& slab = core.spaces->slabs().slab(SlabId{id});
@@ -46,101 +41,25 @@ Rebuild::Rebuild(Works& works, const std::vector<SlotRef>& named)
 
 bool Rebuild::done() const {
   return idle() && repeats_.empty() && waiting_.empty() && late_.empty() &&
-         cursor_.slab.value >= slabs_;
+         first_slab_ == slabs_;
 }
 
 void Rebuild::stop() {
   for (const std::uint32_t read : std::exchange(repeats_, {})) {
-    reads_[read].in_use = false;
-    free_reads_.push_back(read);
+    end_read(read);
   }
   waiting_.clear();
   late_.clear();
-  cursor_.slab.value = slabs_;
-}
-
-// Moves on to an unscanned slot; false: there is none left.
-bool Rebuild::next_slot() {
-  for (; cursor_.slab.value < slabs_; ++cursor_.slab.value, cursor_.slot.value = 0) {
-    const Slab& slab = works_.core.spaces->slabs().slab(cursor_.slab);
-    for (; cursor_.slot.value < slab.slot_count(); ++cursor_.slot.value) {
-      if (slab.state(cursor_.slot) == SlotState::unscanned) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
-// The next read has a place, and its volume answers: a slot is not judged by a volume that fails.
-bool Rebuild::can_read() {
-  if (repeats_.empty() && (free_reads_.empty() || !next_slot())) {
-    return false;
-  }
-  const IoQueue& io = works_.core.io;
-  const SlabId slab = repeats_.empty() ? cursor_.slab : reads_[repeats_.back()].at.slab;
-  const std::uint16_t volume = volume_of(works_.core.spaces->slabs().slab(slab).file());
-  return io.can_start(IoKind::read_header, volume) && !io.refuses(IoKind::read_header, volume);
+  first_slab_ = slabs_;
 }
 
 void Rebuild::turn() {
   look_again();
-  const bool is_read = idle() && repeats_.empty() && waiting_.empty() && !next_slot();
-  if (is_read && !late_.empty()) {
+  if (!late_.empty() && all_read()) {
     place_late();
   }
-  while (can_read()) {
-    if (!repeats_.empty()) {
-      const std::uint32_t read = repeats_.back();
-      repeats_.pop_back();
-      start_read(read);
-      continue;
-    }
-    const std::uint32_t read = free_reads_.back();
-    free_reads_.pop_back();
-    reads_[read] = {cursor_, 0, true};
-    ++cursor_.slot.value;
-    start_read(read);
+  while (repeat_one() || read_next()) {
   }
-}
-
-void Rebuild::start_read(std::uint32_t read) {
-  const SlotRef& at = reads_[read].at;
-  const Slab& slab = works_.core.spaces->slabs().slab(at.slab);
-  ++in_flight_;
-  works_.core.io.start_read_header(slab.file(), slab.slot_offset(at.slot),
-                                   io_cookie(IoOwner::rebuild, read));
-}
-
-void Rebuild::on_read(const IoEvent& event) {
-  const std::uint32_t index = io_value(event.cookie);
-  HC_CHECK(index < reads_.size() && reads_[index].in_use);
-  HC_CHECK(in_flight_ > 0);
-  if (event.overdue) {
-    return;  // nothing is known about the slot until the device has answered
-  }
-  Core& core = works_.core;
-  Read& read = reads_[index];
-  --in_flight_;
-  ++core.moves;
-  const bool refused = event.code != Code::ok && !event.device_failed();
-  const bool volume_failed = event.not_tried || event.volume_fault;
-  if (refused && (volume_failed || ++read.tries < kRebuildTriesMax)) {
-    repeats_.push_back(index);  // says nothing about the slot
-    return;
-  }
-  const SlotRef at = read.at;
-  read.in_use = false;
-  free_reads_.push_back(index);
-  ++progress_.scanned;
-  if (event.code == Code::ok) {
-    judge(at, event.header_block);
-    return;
-  }
-  ++progress_.unreadable;
-  core.counters.read_failures += refused ? 0U : 1U;
-  core.spaces->slabs().slab(at.slab).mark_quarantined(at.slot);
-  ++core.counters.slots_quarantined;
 }
 
 std::uint32_t Rebuild::part_of(SlabId slab) const {
@@ -186,11 +105,12 @@ std::optional<SpaceNo> Rebuild::space_of(const SlotRef& at, std::span<const std:
 void Rebuild::judge(const SlotRef& at, std::span<const std::uint8_t> block) {
   Found found{at, {}, {}};
   const auto space = space_of(at, block, found.header);
-  if (!space || works_.spiller.is_legacy_lost(at.slab)) {
+  found.space = space.value_or(SpaceNo{});
+  if (!space || !stands(found)) {
     settle_free(at);
     return;
   }
-  found.space = *space;
+  late_is_sorted_ = false;
   if (!place(found)) {
     waiting_.push_back(found);
   }
@@ -207,14 +127,10 @@ void Rebuild::settle_free(const SlotRef& at) {
   }
 }
 
-// False: it can't be decided yet.
+// Of a blob that stands. False: it can't be decided yet.
 bool Rebuild::place(const Found& found) {
   Core& core = works_.core;
   const PageHash& hash = found.header.page_hash;
-  if (core.notes->is_forgotten(found.space, hash, Generation{found.header.generation})) {
-    settle_free(found.at);
-    return true;
-  }
   PageId page = core.catalog->find(found.space, hash);
   if (page != kNoPage) {
     const PartRef ref = core.catalog->ref(page, part_of(found.at.slab));
@@ -242,7 +158,6 @@ bool Rebuild::place(const Found& found) {
     core.catalog->page(page).last_access = access_of(found.header.generation);
   } else {
     late_.push_back(found);
-    late_is_sorted_ = false;
     return true;
   }
   raise_access(page, access_of(found.header.generation));
@@ -302,10 +217,15 @@ void Rebuild::look_again() {
   }
 }
 
-// The space may have been cleared meanwhile: then its blobs are of an epoch that is over.
+// What may have happened since it was read, too: its space was cleared, so that it is of an epoch
+// that is over; its page was forgotten; or the flush that was to make it durable has failed.
 bool Rebuild::stands(const Found& found) const {
-  return blob_header_crc(found.header, works_.core.superblock->seed_of(found.space)) ==
-         found.header.header_crc;
+  const Core& core = works_.core;
+  const Generation generation{found.header.generation};
+  return blob_header_crc(found.header, core.superblock->seed_of(found.space)) ==
+             found.header.header_crc &&
+         !core.notes->is_forgotten(found.space, found.header.page_hash, generation) &&
+         !works_.spiller.is_legacy_lost(found.at.slab);
 }
 
 // A page is as new as its newest blob, all of its parts with it.

@@ -10,6 +10,7 @@
 //   - a slot is handed out or adopted only after its header was read in this run
 //   - of two blobs of one part the later generation counts; what this run stores is later than both
 //   - a blob that free_object or a clear has forgotten is not adopted
+//   - nor is one in a slab whose first flush has failed: it may never have reached the disk
 //   - a page that was evicted may come back: its bytes are right, only its slot was due
 //   - where more pages are found than there are records, those that were written last stay, whole
 #pragma once
@@ -39,7 +40,11 @@ class Rebuild {
   // `named`: unscanned slots that a committed row still names; its erase waits in the commit.
   Rebuild(Works& works, const std::vector<SlotRef>& named);
 
-  void turn();  // starts reads, and looks again at what waits
+  // Starts reads, and looks again at what waits.
+  void turn();
+  // What is left to be placed late goes on with the next turn of the engine, which is due at once.
+  void begin_engine_turn() { late_left_ = kLateATurn; }
+  bool wants_turn() const { return late_left_ == 0; }
   void on_read(const IoEvent& event);
   // Nothing more is read (a clear, a stop).
   void stop();
@@ -48,10 +53,13 @@ class Rebuild {
   const Progress& progress() const { return progress_; }
 
  private:
+  static constexpr std::uint32_t kReadsMax = 64;  // of a volume
+  static constexpr std::uint32_t kLateATurn = 64;
   struct Read {
     SlotRef at;
     std::uint8_t tries = 0;
     bool in_use = false;
+    bool overdue = false;
   };
   // A blob whose part a store is filling right now: adopted or freed when that has ended.
   struct Found {
@@ -59,9 +67,17 @@ class Rebuild {
     SpaceNo space{};
     BlobHeader header{};
   };
-  bool can_read();
-  bool next_slot();
+  // rebuild_reads.cpp
+  bool answers(SlabId slab) const;
+  bool can_read(SlabId slab) const;
+  std::uint16_t volume_of_slab(SlabId slab) const;
+  bool has_unread(SlabId slab);
+  bool all_read();
+  bool repeat_one();
+  bool read_next();
   void start_read(std::uint32_t read);
+  void end_read(std::uint32_t read);
+  // rebuild.cpp
   void judge(const SlotRef& at, std::span<const std::uint8_t> block);
   std::optional<SpaceNo> space_of(const SlotRef& at, std::span<const std::uint8_t> block,
                                   BlobHeader& header) const;
@@ -85,11 +101,14 @@ class Rebuild {
   std::vector<std::map<std::uint64_t, std::uint32_t>> by_access_;  // by slab: access to slot
   std::vector<Read> reads_;
   std::vector<std::uint32_t> free_reads_;
+  std::vector<std::uint32_t> reads_of_;  // by volume: in use
   std::vector<std::uint32_t> repeats_;  // reads that the kernel could not take
   std::vector<Found> waiting_;
   std::vector<Found> late_;             // of pages that found no record; decided when all are known
   bool late_is_sorted_ = false;         // then the pages that were written last are at the end
-  SlotRef cursor_;
+  std::uint32_t late_left_ = kLateATurn;  // that may be placed in this turn of the engine
+  std::vector<std::uint32_t> cursors_;  // by slab: the slots before it were read, or are being read
+  std::uint16_t first_slab_ = 0;        // nothing is left to begin in the slabs before it
   std::uint16_t slabs_;
   std::uint32_t newest_;                // generation when the rebuild began
   std::uint32_t in_flight_ = 0;

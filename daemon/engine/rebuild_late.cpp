@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "daemon/engine/rebuild.h"
 #include "daemon/engine/works.h"
@@ -13,25 +15,40 @@ namespace hc {
 
 namespace {
 
-constexpr std::uint32_t kLateATurn = 64;
 constexpr int kVictimLooksMax = 64;
 
 }  // namespace
 
 // All blobs of a page stand together, the page whose newest blob is the newest one at the end.
 void Rebuild::sort_late() {
-  std::map<std::pair<std::uint32_t, PageHash>, std::uint64_t> newest;
   const auto key = [](const Found& found) {
     return std::pair<std::uint32_t, PageHash>{found.space.value, found.header.page_hash};
   };
+  std::map<std::pair<std::uint32_t, PageHash>, std::uint64_t> newest;
   for (const Found& found : late_) {
     std::uint64_t& access = newest[key(found)];
     access = std::max(access, access_of(found.header.generation));
   }
-  std::sort(late_.begin(), late_.end(), [&](const Found& one, const Found& other) {
-    return std::pair(newest.at(key(one)), access_of(one.header.generation)) <
-           std::pair(newest.at(key(other)), access_of(other.header.generation));
+  struct Place {
+    std::uint64_t page_access;
+    std::uint64_t access;
+    std::size_t index;
+  };
+  std::vector<Place> places;
+  places.reserve(late_.size());
+  for (std::size_t i = 0; i < late_.size(); ++i) {
+    places.push_back({newest.at(key(late_[i])), access_of(late_[i].header.generation), i});
+  }
+  std::sort(places.begin(), places.end(), [](const Place& one, const Place& other) {
+    return std::tie(one.page_access, one.access, one.index) <
+           std::tie(other.page_access, other.access, other.index);
   });
+  std::vector<Found> sorted;
+  sorted.reserve(late_.size());
+  for (const Place& at : places) {
+    sorted.push_back(late_[at.index]);
+  }
+  late_ = std::move(sorted);
   late_is_sorted_ = true;
 }
 
@@ -41,10 +58,9 @@ void Rebuild::place_late() {
     sort_late();
   }
   Core& core = works_.core;
-  for (std::uint32_t left = kLateATurn; left > 0 && !late_.empty(); --left) {
+  for (; late_left_ > 0 && !late_.empty(); --late_left_) {
     const Found found = late_.back();
     late_.pop_back();
-    ++core.moves;
     if (!stands(found)) {  // nobody gives way to it
       settle_free(found.at);
       continue;
@@ -58,6 +74,7 @@ void Rebuild::place_late() {
       waiting_.push_back(found);
     }
   }
+  core.moves += late_.empty() ? 1U : 0U;
 }
 
 // From the oldest page on disk, if that is older: it is the first one in the order of some slab.

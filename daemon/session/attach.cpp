@@ -209,7 +209,10 @@ Result<void> SessionServer::try_attach(Session& session, std::span<const std::ui
   auto brought = brought_leases(session, request, {fds.begin() + kLeaseList, fds.end()});
   HC_TRY(brought);
   if (engine_->state() == EngineState::serving) {
-    HC_TRY_VOID(attach_to_engine(session, *descriptor, request.shards_on_node));
+    if (auto done = attach_to_engine(session, *descriptor, request.shards_on_node); !done) {
+      give_up(*brought, done.error().code);
+      return done;
+    }
     take_over(session, *brought);
   } else {
     session.descriptor = *descriptor;

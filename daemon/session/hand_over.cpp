@@ -74,6 +74,15 @@ Result<SessionServer::BroughtLeases> SessionServer::brought_leases(
   return brought;
 }
 
+// A client that is refused for good does not come back for what it has.
+void SessionServer::give_up(const BroughtLeases& brought, Code code) {
+  if (brought.older != nullptr && attach_is_final(code)) {
+    brought.older->hands_off = true;
+    brought.older->detached = true;
+    end(*brought.older, Code::cancelled, "its client was refused");
+  }
+}
+
 // In one step, before the older session hears of its end: what it does not hand over, and what its
 // operations still bring it, ends with it.
 void SessionServer::take_over(Session& newer, const BroughtLeases& brought) {

@@ -153,6 +153,7 @@ class SessionServer final : public CompletionSink {
   Result<BroughtLeases> brought_leases(const Session& newer, const AttachRequest& request,
                                        std::span<const UniqueFd> list) HC_REACTOR;
   void take_over(Session& newer, const BroughtLeases& brought) HC_REACTOR;
+  void give_up(const BroughtLeases& brought, Code code) HC_REACTOR;
 
   Result<void> adopt_pidfd(Session& session, UniqueFd& passed) HC_REACTOR;
   Result<void> attach_to_engine(Session& session, const SpaceDescriptor& descriptor,

@@ -274,6 +274,32 @@ TEST_CASE("hand-over: leases go to the process that has them, and to no claim th
   }
 }
 
+TEST_CASE("hand-over: a client that is refused for good leaves nothing behind, though it lives") {
+  DaemonProcess daemon;
+  daemon.start("clear");
+  Rank keeper(rank_in(daemon, "keeper"));
+  REQUIRE(keeper.open() == HICACHE_OK);
+  REQUIRE(keeper.store({1, 4, 0}).code == HICACHE_OK);
+  const bool is_open = GENERATE(true, false);  // its session before, as far as the daemon knows
+  Claim claim(daemon);
+  claim.hold();
+  RawClient newer(claim.options);
+  AttachTry attempt = claim.attempt(newer);
+  attempt.request.quota_bytes = 77;
+  if (!is_open) {
+    claim.older->hang_up();
+    REQUIRE(eventually([&] { return daemon.log().find("group=claimed rank=0 code=") !=
+                                    std::string::npos; }));
+  }
+  CHECK(frames_leased(daemon) == 4);
+
+  const auto refused = newer.attach(std::move(attempt));
+
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == Code::bad_argument);
+  CHECK(comes_to(daemon, 0));
+}
+
 TEST_CASE("hand-over: another process gets nothing, whatever it knows") {
   DaemonProcess daemon;
   daemon.start("clear");

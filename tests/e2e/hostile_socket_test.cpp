@@ -181,8 +181,12 @@ TEST_CASE("Descriptors that take an hour to close hold nobody up") {
 }
 
 // Fills what may wait for its end with descriptors that wait behind one that does not close.
-Result<ControlMessage> send_stuck(RawClient& client, std::vector<UniqueFd>& peers, int messages) {
+Result<ControlMessage> send_stuck(Scene& scene, RawClient& client, std::vector<UniqueFd>& peers,
+                                  int messages) {
+  // Stopped, so that the last descriptor of this socket is surely the daemon's.
+  REQUIRE(::kill(scene.daemon().pid(), SIGSTOP) == 0);
   REQUIRE(client.send(MessageType::stats, {}, {lingering_socket(peers).get()}));
+  REQUIRE(::kill(scene.daemon().pid(), SIGCONT) == 0);
   auto answer = client.call(MessageType::stats, {}, {});
   const UniqueFd pipe = pipe_end();
   for (int i = 0; i < messages && answer; ++i) {
@@ -203,7 +207,7 @@ TEST_CASE("Descriptors that do not close are bounded, and nobody loses by them w
   const std::size_t before = scene.daemon().open_descriptors();
   std::vector<UniqueFd> peers;
 
-  const auto answer = send_stuck(client, peers, 100);
+  const auto answer = send_stuck(scene, client, peers, 100);
 
   CHECK_FALSE(answer);
   CHECK(client.end_code() == Code::busy);
@@ -227,7 +231,7 @@ TEST_CASE("A daemon whose clients' descriptors do not close stops all the same")
   RawClient client(scene.hostile());
   REQUIRE(client.attach());
   std::vector<UniqueFd> peers;
-  REQUIRE(send_stuck(client, peers, 3));
+  REQUIRE(send_stuck(scene, client, peers, 3));
   UniqueFd unheard = lingering_socket(peers);
   REQUIRE(::kill(scene.daemon().pid(), SIGSTOP) == 0);
   std::vector<std::unique_ptr<RawClient>> queue;  // more than one turn accepts

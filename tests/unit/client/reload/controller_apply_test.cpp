@@ -104,6 +104,26 @@ TEST_CASE("a reload that starts waits for the room of one that is admitted in th
   }
 }
 
+TEST_CASE("a reload that starts waits for room one tick, not as long as others are admitted") {
+  ReloadBench bench(2, 4);
+  const BenchPath one = bench_path(1, 1);
+  const ReloadOpId first = bench.start(1, one);
+  const ReloadOpId second = bench.start(2, bench_path(2, 1));
+  bench.land_all(first);
+  REQUIRE(bench.offer(3, bench_path(3, 4)) == Decline::none);
+  bench.find_all(4);
+  REQUIRE(bench.tick().admits.size() == 1);
+  bench.each([&](BenchRank& at) { at.tree.lock(at.tree.match(one.hashes).anchor); });  // it runs
+  bench.land_all(second);
+  bench.find_all(4);
+
+  const ReloadDecisions& next = bench.tick();
+
+  CHECK(next.admits.size() == 1);
+  REQUIRE(next.recomputes.size() == 1);
+  CHECK(next.recomputes[0].reason == Recompute::no_room);
+}
+
 TEST_CASE("unsettled stores alone reduce every sixteenth pass") {
   ReloadBench bench(2);
   const BenchPath path = bench_path(1, 2);

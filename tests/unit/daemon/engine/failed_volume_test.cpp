@@ -2,7 +2,7 @@
 // failed_volume_test: one of several volumes fails while the daemon serves: the others go on.
 #include <cerrno>
 
-#include "engine_bench.h"
+#include "rebuild_bench.h"
 
 namespace hc::test {
 namespace {
@@ -11,7 +11,7 @@ constexpr std::uint32_t kStored = 16;
 
 // Two volumes that share the pages 1..kStored; the second one fails on request.
 struct TwoVolumes : EngineBench {
-  TwoVolumes() : EngineBench(24, 32) {
+  explicit TwoVolumes(std::uint32_t pages = 24) : EngineBench(pages, 32) {
     const std::uint64_t bytes = options.spaces.l3_bytes;
     options.spaces.volume_bytes = {bytes, bytes};
     options.io_timeout_ms = 300;
@@ -148,6 +148,43 @@ TEST_CASE("volumes: one that does not answer keeps its parts, and the others ser
   bench.disk.hold_volume(1, false);
   bench.run_for(2000);
   CHECK(bench.hits() > hits);
+}
+
+// daemon/engine/rebuild_reads.cpp
+TEST_CASE("volumes: a rebuild of one that fails or is silent holds up neither others nor stores") {
+  const bool is_silent = GENERATE(true, false);
+  INFO("silent " << is_silent);
+  constexpr std::uint32_t kMany = 100;  // more slots in each slab than are read at once
+  TwoVolumes bench(kMany);
+  BenchRank other = bench.attach(1);  // its slabs are read last
+  for (std::uint32_t page = 1001; page <= 1001 + 2 * kMany; ++page) {
+    bench.store(bench.rank, {page});  // all are full
+    bench.store(other, {page});
+  }
+  const auto break_it = [&](bool broken) {
+    is_silent ? bench.disk.hold_volume(1, broken)
+              : bench.disk.fail_volume(1, broken ? EIO : 0, broken ? EIO : 0);
+  };
+  bench.kill();
+  bench.index.lose();
+  bench.start(ColdStartMode::load);
+  REQUIRE(bench.engine->rebuilding());
+  break_it(true);
+  bench.rank = bench.attach(1);
+
+  bench.run_until([&] {
+    return bench.slab_of(0, 0).unscanned_count() + bench.slab_of(1, 0).unscanned_count() == 0;
+  });
+
+  CHECK(bench.engine->rebuilding());
+  CHECK(bench.slab_of(0, 1).unscanned_count() > 0);
+  for (std::uint32_t page = 201; page <= 240; ++page) {
+    bench.try_store(page);
+  }
+  CHECK(bench.is_there(bench.rank, 240));
+  break_it(false);
+  run_until_rebuilt(bench);
+  CHECK(bench.slab_of(0, 1).unscanned_count() == 0);
 }
 
 }  // namespace

@@ -73,6 +73,42 @@ TEST_CASE("rebuild: what is found after the first flush of its slab has failed i
   }
 }
 
+TEST_CASE("rebuild: nor is what was found before that failure, and waits for a store of its part") {
+  EngineBench bench;
+  bench.start(ColdStartMode::clear);
+  BenchRank rank = bench.attach(0);
+  bench.allocate_all();
+  bench.store(rank, {1});
+  lose_index(bench);
+  rank = bench.attach(0);
+  const auto store = [&](std::uint32_t number, std::uint32_t deadline_ms) {
+    bench.fill(rank, 0, number);
+    return bench.submit(rank, {.verb = Verb::store,
+                               .pages = {number},
+                               .ack = Ack::resident,
+                               .deadline_ms = deadline_ms});
+  };
+  bench.copier.set_delay(2000 * kNsPerMs);
+  const std::uint16_t slow = store(1, 1000);
+  bench.run_until([&] { return bench.slab_of(0).unscanned_count() <= 1; });
+  REQUIRE(bench.engine->rebuilding());  // for its blob
+  bench.copier.set_delay(0);
+  const bool is_flushed = GENERATE(true, false);
+  sim::FaultPlan plan;
+  plan.sync_error = is_flushed ? 0 : 10'000;
+
+  bench.disk.set_plan(plan);
+  CHECK(bench.finish(store(9, 60'000)).entry.code == 0);
+  bench.run_for(400);
+  REQUIRE((bench.engine->core().counters.spills_repeated == 0) == is_flushed);
+  bench.disk.set_plan({});
+  CHECK(bench.finish(slow).entry.code == code(Code::timed_out));
+  run_until_rebuilt(bench);
+
+  CHECK(bench.engine->core().counters.slots_adopted == (is_flushed ? 1U : 0U));
+  CHECK(bench.is_there(rank, 1) == is_flushed);
+}
+
 TEST_CASE("rebuild: a store waits for the flush of what was adopted, and is told when it fails") {
   EngineBench bench;
   bench.start(ColdStartMode::clear);
