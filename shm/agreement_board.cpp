@@ -38,10 +38,10 @@ struct OpenedBoard {
 };
 
 // Judges a file that somebody else gave.
-Result<OpenedBoard> open_board(UniqueFd fd, std::uint32_t world, std::uint32_t words) {
+Result<OpenedBoard> open_board(UniqueFd&& fd, std::uint32_t world, std::uint32_t words) {
   const std::uint64_t size_bytes = board_bytes(world, words);
-  auto file =
-      MemoryFile::from_fd(std::move(fd), {.size_bytes = size_bytes, .allow_huge_pages = false});
+  auto file = MemoryFile::from_fd(
+      std::move(fd), {.size_bytes = size_bytes, .is_exact = true, .allow_huge_pages = false});
   HC_TRY(file);
   auto region = Region::map(file->fd(), {.size_bytes = size_bytes, .read_only = false});
   HC_TRY(region);
@@ -88,7 +88,8 @@ Result<BoardWatcher> BoardWatcher::create(std::uint32_t world, std::uint32_t wor
   return BoardWatcher(std::move(*file), std::move(*region), words);
 }
 
-Result<BoardWatcher> BoardWatcher::adopt(UniqueFd fd, std::uint32_t world, std::uint32_t words) {
+Result<BoardWatcher> BoardWatcher::adopt(UniqueFd&& fd, std::uint32_t world,
+                                         std::uint32_t words) {
   HC_TRY_VOID(check_board_size(world, words));
   auto opened = open_board(std::move(fd), world, words);
   HC_TRY(opened);

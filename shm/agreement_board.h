@@ -46,7 +46,8 @@ class [[nodiscard]] BoardWatcher {
   // world 1..64, words 1..256. Errors: bad_argument, no_space, io_error.
   static Result<BoardWatcher> create(std::uint32_t world, std::uint32_t words);
   // A board that an earlier daemon has made, from one of its members. Errors: refused.
-  static Result<BoardWatcher> adopt(UniqueFd fd, std::uint32_t world, std::uint32_t words);
+  // A file that is refused is left alone.
+  static Result<BoardWatcher> adopt(UniqueFd&& fd, std::uint32_t world, std::uint32_t words);
 
   int fd() const { return file_.fd(); }
   void mark_dead(std::uint32_t rank);

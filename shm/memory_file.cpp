@@ -226,7 +226,7 @@ Result<MemoryFile> MemoryFile::create(const std::string& name, std::uint64_t siz
 
 bool is_memory_file(int fd) { return ::fcntl(fd, F_GET_SEALS) >= 0; }
 
-Result<MemoryFile> MemoryFile::from_fd(UniqueFd fd, const WantedFile& wanted) {
+Result<MemoryFile> MemoryFile::from_fd(UniqueFd&& fd, const WantedFile& wanted) {
   // Only shmem and hugetlbfs know seals: every disk file, pipe, device and O_PATH fails here.
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0) {
@@ -234,6 +234,9 @@ Result<MemoryFile> MemoryFile::from_fd(UniqueFd fd, const WantedFile& wanted) {
   }
   if (wanted.require_sealed && (seals & F_SEAL_SHRINK) == 0) {
     return make_error(Code::refused, "memory file is not sealed against shrinking");
+  }
+  if (wanted.is_exact && (seals & F_SEAL_GROW) == 0) {
+    return make_error(Code::refused, "memory file is not sealed against growing");
   }
   // The size is read after the seal was seen; the other way round it could have shrunk between.
   struct stat info {};
@@ -245,6 +248,11 @@ Result<MemoryFile> MemoryFile::from_fd(UniqueFd fd, const WantedFile& wanted) {
     return make_error(Code::refused, "memory file has " + std::to_string(size_bytes) +
                                          " bytes, wanted at least " +
                                          std::to_string(wanted.size_bytes));
+  }
+  if (wanted.is_exact && size_bytes - wanted.size_bytes >=
+                             static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))) {
+    return make_error(Code::refused, "memory file has " + std::to_string(size_bytes) +
+                                         " bytes, wanted " + std::to_string(wanted.size_bytes));
   }
   const bool huge_pages = file_has_huge_pages(fd.get());
   if (huge_pages && !wanted.allow_huge_pages) {

@@ -46,6 +46,9 @@ FreeMemory free_memory(const SystemFolders& folders = {});
 // What a descriptor from a peer must be.
 struct WantedFile {
   std::uint64_t size_bytes = 0;  // at least
+  // No more than that either, in whole pages, and the GROW seal: whoever closes the last descriptor
+  // of a file frees all of it.
+  bool is_exact = false;
   // The SHRINK seal; without it a peer can cut the file under our mapping, and only code with a
   // SIGBUS guard may touch it.
   bool require_sealed = true;
@@ -62,8 +65,9 @@ class [[nodiscard]] MemoryFile {
   static Result<MemoryFile> create(const std::string& name, std::uint64_t size_bytes,
                                    const MemoryFileOptions& options = {});
 
-  // Judges a descriptor that a peer gave us. Errors: refused, with one line that says why.
-  static Result<MemoryFile> from_fd(UniqueFd fd, const WantedFile& wanted);
+  // Judges a descriptor that a peer gave us. Errors: refused, with one line that says why; then
+  // `fd` has been left alone, because its close may take long.
+  static Result<MemoryFile> from_fd(UniqueFd&& fd, const WantedFile& wanted);
 
   // Allocates every page now, one thread's work. Errors: no_space.
   Result<void> commit(const std::function<void()>& on_progress);

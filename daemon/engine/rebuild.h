@@ -61,7 +61,8 @@ class Rebuild {
     bool in_use = false;
     bool overdue = false;
   };
-  // A blob whose part a store is filling right now: adopted or freed when that has ended.
+  // A blob that was read, to be adopted or freed: at once, when a store that fills its part has
+  // ended, or late.
   struct Found {
     SlotRef at;
     SpaceNo space{};
@@ -102,7 +103,7 @@ class Rebuild {
   std::vector<Read> reads_;
   std::vector<std::uint32_t> free_reads_;
   std::vector<std::uint32_t> reads_of_;  // by volume: in use
-  std::vector<std::uint32_t> repeats_;  // reads that the kernel could not take
+  std::vector<std::uint32_t> repeats_;  // reads that neither the kernel nor a failed volume took
   std::vector<Found> waiting_;
   std::vector<Found> late_;             // of pages that found no record; decided when all are known
   bool late_is_sorted_ = false;         // then the pages that were written last are at the end

@@ -14,7 +14,7 @@ void ClientFds::close_socket(UniqueFd socket) {
   sockets_.dispose(std::make_shared<UniqueFd>(std::move(socket)));
 }
 
-bool ClientFds::is_full() {
+bool ClientFds::check_full() {
   const std::size_t waiting = fds_.waiting() + sockets_.waiting();
   const bool full = waiting >= (is_full_ ? limits_.closing_max / 2 + 1 : limits_.closing_max);
   if (full && !is_full_) {

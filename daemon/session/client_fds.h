@@ -33,7 +33,10 @@ class ClientFds {
 
   // True from `closing_max` on until half of them have ended: no descriptor may be received
   // meanwhile. Logged at both ends.
-  bool is_full() HC_REACTOR;
+  bool check_full() HC_REACTOR;
+
+  // Tells of an end of that, too, when nobody asks.
+  void turn() HC_REACTOR { static_cast<void>(is_full_ && check_full()); }
 
   // Counts `count` that the driver is going to be asked about; false: too many are.
   bool begin_opening(std::size_t count) HC_REACTOR;

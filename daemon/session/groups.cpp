@@ -79,7 +79,7 @@ Result<Groups::BoardPlace> Groups::join_board(const GroupMember& member, int pid
 
 // Every rank had its place there before the earlier daemon ended: none is given anew.
 Result<void> Groups::watch_board(const GroupMember& member, int pidfd, const BoardReply& given,
-                                 UniqueFd fd) {
+                                 UniqueFd&& fd) {
   if (given.world != member.world) {
     return make_error(Code::bad_argument, "world = " + std::to_string(given.world) +
                                               ": must be that of the group, " +

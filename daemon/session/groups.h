@@ -51,7 +51,7 @@ class Groups {
   // A board that an earlier daemon has given to this rank. Errors: refused; then nobody waits on it
   // any more.
   Result<void> watch_board(const GroupMember& member, int pidfd, const BoardReply& board,
-                           UniqueFd fd);
+                           UniqueFd&& fd);
   // The rank takes part no more.
   void leave(const GroupMember& member);
   // A watched process has ended.

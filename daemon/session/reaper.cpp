@@ -143,6 +143,7 @@ bool SessionServer::reap_one(Session& session, Instant now) {
 
 bool SessionServer::reap(Instant now) {
   bool moved = false;
+  client_fds_.turn();
   if (listener_) {
     listener_->turn(now);
   } else if (stops_at_ == Instant{}) {

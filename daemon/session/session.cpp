@@ -35,9 +35,10 @@ SessionRings::SessionRings(MemoryFile client, Region client_map, MemoryFile serv
       server_map_(std::move(server_map)),
       doorbell_(std::move(doorbell)) {}
 
-Result<std::unique_ptr<SessionRings>> SessionRings::create(UniqueFd client_file) {
+Result<std::unique_ptr<SessionRings>> SessionRings::create(UniqueFd&& client_file) {
   WantedFile wanted;
   wanted.size_bytes = kClientFileBytes;
+  wanted.is_exact = true;
   wanted.require_sealed = true;
   wanted.allow_huge_pages = false;
   auto client = MemoryFile::from_fd(std::move(client_file), wanted);

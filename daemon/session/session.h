@@ -38,7 +38,8 @@ enum class SessionPhase : std::uint8_t {
 class SessionRings {
  public:
   // Maps the client's file and makes the server's one. Errors: refused, no_space, io_error.
-  static Result<std::unique_ptr<SessionRings>> create(UniqueFd client_file);
+  // A file that is refused is left alone.
+  static Result<std::unique_ptr<SessionRings>> create(UniqueFd&& client_file);
 
   SessionRings(MemoryFile client, Region client_map, MemoryFile server, Region server_map,
                UniqueFd doorbell);

@@ -88,7 +88,7 @@ std::vector<SessionLine> SessionServer::list() const {
 
 void SessionServer::on_listener(Instant now) {
   for (int i = 0; i < 16 && listener_; ++i) {  // the rest waits for the next turn
-    if (client_fds_.is_full()) {
+    if (client_fds_.check_full()) {
       listener_->pause(now);
       return;
     }
@@ -106,10 +106,11 @@ void SessionServer::accept_one(UniqueFd socket, Instant now) {
       continue;
     }
     auto peer = peer_credentials(socket.get());
-    const auto added =
-        epoll_.add(socket.get(), Trigger::level, epoll_tag(EpollOwner::session_socket, number));
-    if (!peer || !added) {
-      refuse(std::move(socket), peer ? added.error().message() : peer.error().message());
+    const auto added = peer ? epoll_.add(socket.get(), Trigger::level,
+                                         epoll_tag(EpollOwner::session_socket, number))
+                            : Result<void>(peer.error());
+    if (!added) {
+      refuse(std::move(socket), added.error().message());
       return;
     }
     auto session = std::make_unique<Session>();
@@ -144,7 +145,7 @@ void SessionServer::on_socket(std::uint32_t number) {
     return;
   }
   for (int i = 0; i < 16 && !session->socket_closed; ++i) {
-    if (client_fds_.is_full() && next_has_fds(session->socket.get())) {
+    if (client_fds_.check_full() && next_has_fds(session->socket.get())) {
       end_unheard(*session, Code::busy, "descriptors that clients sent before do not close");
       return;
     }

@@ -159,6 +159,14 @@ TEST_CASE("A goodbye is heard, whatever its client has left unread") {
   scene.expect_unaffected();
 }
 
+template <WireStruct T>
+std::vector<std::uint8_t> bytes_of(const T& record, std::size_t more = 0) {
+  const auto bytes = struct_bytes(record);
+  std::vector<std::uint8_t> out(bytes.begin(), bytes.end());
+  out.resize(out.size() + more, 7);
+  return out;
+}
+
 TEST_CASE("Descriptors that take an hour to close hold nobody up") {
   Scene scene;
   std::vector<UniqueFd> peers;  // they never read
@@ -175,6 +183,16 @@ TEST_CASE("Descriptors that take an hour to close hold nobody up") {
       REQUIRE(client->send(type, std::vector<std::uint8_t>(200), {first.get(), second.get()}));
     }
   }
+  // Well made but for one field, so that what is judged late is judged too.
+  for (const BoardReply& board : {BoardReply{0, 1, 8}, BoardReply{1, 9, 8}, BoardReply{1, 1, 8},
+                                  BoardReply{1, 1, 9999}}) {
+    const UniqueFd fd = lingering_socket(peers);
+    REQUIRE(attached.send(MessageType::board_watch, bytes_of(board), {fd.get()}));
+  }
+  RawClient comes(scene.hostile());
+  AttachTry attempt = comes.make_attach();
+  attempt.client_file = lingering_socket(peers);
+  REQUIRE(comes.send_attach(std::move(attempt)));
   REQUIRE(::kill(scene.daemon().pid(), SIGCONT) == 0);
 
   scene.expect_unaffected();
@@ -271,14 +289,6 @@ TEST_CASE("Messages without sense end the session, and not the daemon") {
     CHECK(answer.error().code == Code::unsupported);
   }
   scene.expect_unaffected();
-}
-
-template <WireStruct T>
-std::vector<std::uint8_t> bytes_of(const T& record, std::size_t more = 0) {
-  const auto bytes = struct_bytes(record);
-  std::vector<std::uint8_t> out(bytes.begin(), bytes.end());
-  out.resize(out.size() + more, 7);
-  return out;
 }
 
 TEST_CASE("Messages of a group that make no sense are refused, and the session goes on") {

@@ -93,7 +93,9 @@ AttachTry RawClient::make_attach() const {
   return attempt;
 }
 
-Result<void> RawClient::attach(AttachTry attempt) {
+// What is sent lives until `send` has returned.
+template <typename Send>
+auto RawClient::with_message(AttachTry attempt, Send&& send) {
   std::vector<std::uint8_t> body;
   attempt.request.lease_count += static_cast<std::uint32_t>(attempt.leases.size());
   append(body, attempt.request);
@@ -111,13 +113,25 @@ Result<void> RawClient::attach(AttachTry attempt) {
              static_cast<ssize_t>(bytes));
     fds.push_back(list.get());
   }
-  auto message = call(MessageType::attach, body, fds);
+  return send(body, fds);
+}
+
+Result<void> RawClient::attach(AttachTry attempt) {
+  auto message = with_message(std::move(attempt), [this](const auto& body, const auto& fds) {
+    return call(MessageType::attach, body, fds);
+  });
   HC_TRY(message);
   HC_CHECK(message->is(MessageType::attach_reply) && message->fds.size() == kReplyFds);
   std::memcpy(&reply_, message->body.data(), sizeof reply_);
   server_map_.emplace(map_all(message->fds[0].get(), kServerFileBytes, true));
   doorbell_ = std::move(message->fds[1]);
   return {};
+}
+
+Result<void> RawClient::send_attach(AttachTry attempt) {
+  return with_message(std::move(attempt), [this](const auto& body, const auto& fds) {
+    return send(MessageType::attach, body, fds);
+  });
 }
 
 RequestEntry& RawClient::request_at(std::uint32_t index) {

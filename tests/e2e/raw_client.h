@@ -40,6 +40,8 @@ class RawClient {
   // The daemon's answer: ok, or its code with its text.
   Result<void> attach(AttachTry attempt);
   Result<void> attach() { return attach(make_attach()); }
+  // Nobody waits for the answer.
+  Result<void> send_attach(AttachTry attempt);
 
   // What came with the latest yes.
   const AttachReply& reply() const { return reply_; }
@@ -78,6 +80,9 @@ class RawClient {
   void hang_up() { connection_.reset(); }
 
  private:
+  template <typename Send>
+  auto with_message(AttachTry attempt, Send&& send);
+
   RankOptions options_;
   std::optional<Connection> connection_;
   std::optional<MemoryFile> file_;

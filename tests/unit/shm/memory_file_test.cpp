@@ -266,6 +266,23 @@ TEST_CASE("a peer's file that is too short is refused with both sizes") {
   CHECK(line == "memory file has 4096 bytes, wanted at least 4097");
 }
 
+TEST_CASE("a peer's file that must have one size has it and keeps it") {
+  const int seals = F_SEAL_SHRINK | F_SEAL_GROW;
+  const WantedFile wanted{.size_bytes = 5000, .is_exact = true};
+  CHECK(MemoryFile::from_fd(raw_memory("peer", 5000, seals), wanted));
+  CHECK(MemoryFile::from_fd(raw_memory("peer", 8192, seals), wanted));
+  CHECK(refusal(raw_memory("peer", 16384, seals), wanted) ==
+        "memory file has 16384 bytes, wanted 5000");
+  CHECK(refusal(raw_memory("peer", 5000, F_SEAL_SHRINK), wanted) ==
+        "memory file is not sealed against growing");
+}
+
+TEST_CASE("a file that is refused is still its owner's to close") {
+  UniqueFd fd = raw_memory("peer", 4096, 0);
+  CHECK_FALSE(MemoryFile::from_fd(std::move(fd), {.size_bytes = 4096}));
+  CHECK(static_cast<bool>(fd));  // NOLINT(bugprone-use-after-move): that is the promise
+}
+
 TEST_CASE("what is not a memory file is refused") {
   const WantedFile wanted{.size_bytes = 1, .require_sealed = false};
   int ends[2];

@@ -32,7 +32,7 @@ std::vector<UniqueFd> some_fds(int count) {
 }
 
 void await_room(ClientFds& fds) {
-  while (fds.is_full()) {
+  while (fds.check_full()) {
     std::this_thread::yield();
   }
 }
@@ -48,15 +48,15 @@ TEST_CASE("Descriptors that do not close fill the place for them, until half hav
   CHECK(stuck.empty());
   auto more = some_fds(2);
   fds.close(more);
-  CHECK_FALSE(fds.is_full());  // three of four
+  CHECK_FALSE(fds.check_full());  // three of four
 
   more = some_fds(1);
   fds.close(more);
 
-  CHECK(fds.is_full());
+  CHECK(fds.check_full());
   peers.clear();  // nobody is there to linger for
   await_room(fds);
-  CHECK_FALSE(fds.is_full());
+  CHECK_FALSE(fds.check_full());
 }
 
 TEST_CASE("A connection closes although descriptors do not, and counts with them") {
@@ -74,7 +74,7 @@ TEST_CASE("A connection closes although descriptors do not, and counts with them
   char byte = 0;
   CHECK(::recv(peer.get(), &byte, 1, 0) == 0);
   fds.close_socket(lingering_socket(peers));
-  CHECK(fds.is_full());
+  CHECK(fds.check_full());
   peers.clear();
   await_room(fds);
 }
