@@ -32,16 +32,20 @@ Error refuse_board(const std::string& why) {
   return make_error(Code::refused, "agreement board: " + why);
 }
 
+enum class BoardSize : std::uint8_t { at_least, exact };
+
 struct OpenedBoard {
   MemoryFile file;
   Region region;
 };
 
 // Judges a file that somebody else gave.
-Result<OpenedBoard> open_board(UniqueFd&& fd, std::uint32_t world, std::uint32_t words) {
+Result<OpenedBoard> open_board(UniqueFd&& fd, std::uint32_t world, std::uint32_t words,
+                               BoardSize size) {
   const std::uint64_t size_bytes = board_bytes(world, words);
-  auto file = MemoryFile::from_fd(
-      std::move(fd), {.size_bytes = size_bytes, .is_exact = true, .allow_huge_pages = false});
+  auto file = MemoryFile::from_fd(std::move(fd), {.size_bytes = size_bytes,
+                                                  .is_exact = size == BoardSize::exact,
+                                                  .allow_huge_pages = false});
   HC_TRY(file);
   auto region = Region::map(file->fd(), {.size_bytes = size_bytes, .read_only = false});
   HC_TRY(region);
@@ -91,7 +95,7 @@ Result<BoardWatcher> BoardWatcher::create(std::uint32_t world, std::uint32_t wor
 Result<BoardWatcher> BoardWatcher::adopt(UniqueFd&& fd, std::uint32_t world,
                                          std::uint32_t words) {
   HC_TRY_VOID(check_board_size(world, words));
-  auto opened = open_board(std::move(fd), world, words);
+  auto opened = open_board(std::move(fd), world, words, BoardSize::exact);
   HC_TRY(opened);
   return BoardWatcher(std::move(opened->file), std::move(opened->region), words);
 }
@@ -115,7 +119,7 @@ AgreementBoard::AgreementBoard(Region region, std::uint32_t rank, std::uint32_t 
 Result<AgreementBoard> AgreementBoard::attach(UniqueFd fd, std::uint32_t rank,
                                               std::uint32_t world, std::uint32_t words) {
   HC_CHECK(rank < world && world <= kBoardWorldMax && words <= kBoardWordsMax);
-  auto opened = open_board(std::move(fd), world, words);
+  auto opened = open_board(std::move(fd), world, words, BoardSize::at_least);
   HC_TRY(opened);
   AgreementBoard board(std::move(opened->region), rank, world, words);
   if (load_acquire(board.member(rank).round) != 0) {
