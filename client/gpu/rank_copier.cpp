@@ -150,7 +150,7 @@ void RankCopier::start_copies(const RunningPtr& running) {
   }
 }
 
-void RankCopier::copied(const CopyCompletion& done) {
+void RankCopier::copied(const CopyCompletion& done, CudaMappingPtr /*mapping*/) {
   RunningPtr running;
   bool is_done = false;
   {

@@ -64,7 +64,7 @@ class RankCopier final : public CopySink {
   std::uint64_t registered_bytes() const { return registry_.bytes(); }
   const LaneCounters& counters(bool to_device) const { return lanes_[to_device]->counters(); }
 
-  void copied(const CopyCompletion& done) override;
+  void copied(const CopyCompletion& done, CudaMappingPtr mapping) override;
   void lost(const std::string& line) override;
 
  private:

@@ -72,14 +72,15 @@ Code CudaCopier::submit(const CopyJob& job) {
 
 void CudaCopier::collect() {
   for (CudaNews& news : news_.take_all()) {
-    if (const auto* done = std::get_if<CopyCompletion>(&news)) {
-      const std::uint32_t lane = std::exchange(lane_of_ticket_.at(done->ticket), kNone32);
+    if (const auto* copied = std::get_if<CudaCopied>(&news)) {
+      const CopyCompletion& done = copied->done;
+      const std::uint32_t lane = std::exchange(lane_of_ticket_.at(done.ticket), kNone32);
       HC_CHECK(lane != kNone32 && in_flight_ > 0);
       --in_flight_;
       if (lane != kAwaitLane) {
         --devices_[lane / 2].jobs[lane % 2];
       }
-      completions_.push_back(*done);
+      completions_.push_back(done);
     } else if (auto* opened = std::get_if<CudaOpened>(&news)) {
       take(*opened);
     } else if (const auto* closed = std::get_if<CudaClosed>(&news)) {

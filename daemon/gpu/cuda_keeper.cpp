@@ -338,6 +338,7 @@ void CudaKeeper::close(const Key& key, std::uint64_t owner) {
   HC_CHECK(found != allocations_.end() && found->second.users > 0);
   const std::shared_ptr<CudaDevice> device = found->second.device;
   const CurrentContext current(device->context());
+  close_owner(owner);  // before the count, which says that all of it is closed
   if (--found->second.users == 0 || HC_MUTANT(shared_mapping_closed)) {
     close_allocation(found->second);
     if (found->second.users == 0) {
@@ -345,7 +346,6 @@ void CudaKeeper::close(const Key& key, std::uint64_t owner) {
       open_count_.fetch_sub(1, std::memory_order_relaxed);
     }
   }
-  close_owner(owner);
   HC_FAILPOINT(gpu_memory_closed);
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -15,6 +16,12 @@
 #include "shm/unique_fd.h"
 
 namespace hc {
+
+// With the mapping that was copied in, which may be closed once this was taken.
+struct CudaCopied {
+  CopyCompletion done;
+  CudaMappingPtr mapping;
+};
 
 struct CudaOpened {
   std::uint64_t ticket = 0;
@@ -40,14 +47,16 @@ struct CudaRemark {
   std::string line;
 };
 
-using CudaNews = std::variant<CopyCompletion, CudaOpened, CudaClosed, CudaLost, CudaRemark>;
+using CudaNews = std::variant<CudaCopied, CudaOpened, CudaClosed, CudaLost, CudaRemark>;
 using CudaNewsBox = ResultBox<CudaNews>;
 
 // What a lane has to say, into the box.
 class CudaNewsSink final : public CopySink {
  public:
   explicit CudaNewsSink(CudaNewsBox& box) : box_(box) {}
-  void copied(const CopyCompletion& done) override { box_.put(done); }
+  void copied(const CopyCompletion& done, CudaMappingPtr mapping) override {
+    box_.put(CudaCopied{done, std::move(mapping)});
+  }
   void lost(const std::string& line) override { box_.put(CudaLost{line}); }
 
  private:

@@ -239,7 +239,7 @@ void CudaLane::finish_batch(Batch& batch, Code code) {
   }
 }
 
-void CudaLane::finish(const Active& active) {
+void CudaLane::finish(Active& active) {
   CopyCompletion done;
   done.ticket = active.job.ticket;
   done.code = active.code;
@@ -250,7 +250,7 @@ void CudaLane::finish(const Active& active) {
                               std::memory_order_relaxed);
   }
   counters_.failures.fetch_add(active.code == Code::io_error ? 1 : 0, std::memory_order_relaxed);
-  sink_.copied(done);
+  sink_.copied(done, std::move(active.mapping));
 }
 
 // Whether the context answers nothing else any more. A call that failed by itself leaves the

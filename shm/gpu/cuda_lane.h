@@ -95,7 +95,7 @@ class CudaLane {
   CuResult copy_batched() HC_COPIER;
   CuResult copy_one(const CopyPiece& piece, CuAddress device_at) HC_COPIER;
   void finish_batch(Batch& batch, Code code) HC_COPIER;
-  void finish(const Active& active) HC_COPIER;
+  void finish(Active& active) HC_COPIER;
   bool lost_by(CuResult result, const char* call) HC_COPIER;
   void lose(CuResult result, const char* call) HC_COPIER;
   void fail_all() HC_COPIER;

@@ -73,7 +73,7 @@ inline CuResult copy_batch(const GpuBench& bench, std::vector<CuAddress> to,
 // Counts ends; keeps the worst of them.
 class LaneEnds : public CopySink {
  public:
-  void copied(const CopyCompletion& done) override {
+  void copied(const CopyCompletion& done, CudaMappingPtr /*mapping*/) override {
     const std::lock_guard lock(mutex_);
     ++ends_;
     code_ = code_ == Code::ok ? done.code : code_;

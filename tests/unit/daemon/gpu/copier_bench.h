@@ -59,13 +59,14 @@ class CopierBench {
     opened_.clear();
     return opened;
   }
-  // A region that must open.
+  // A region that must open. The frames are registered then, which follows the first one.
   MappingId open_region(std::uint64_t address, std::uint64_t bytes) {
     const DeviceOpened opened = open(exporter.region(address, bytes));
     if (opened.code != Code::ok) {
       std::fprintf(stderr, "not opened: %s\n", opened.text.c_str());
     }
     HC_CHECK(opened.code == Code::ok);
+    copier->drop_memory({});  // nothing's: waits for what the keeper does
     return opened.mapping;
   }
 

@@ -2,12 +2,17 @@
 // cuda_lane_test: awaits, order at the end of a mapping, and drivers that fail.
 #include "shm/gpu/cuda_lane.h"  // and what shm/gpu/cuda_lane_issue.cpp does for it
 
+#include <condition_variable>
 #include <cstdint>
+#include <cstring>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/catch.h"
 #include "unit/daemon/gpu/copier_bench.h"
+#include "unit/shm/cuda/fake_bench.h"
 
 namespace hc::test {
 namespace {
@@ -33,6 +38,80 @@ OpenedRegion open_painted(CopierBench& bench) {
 bool is_painted(const CopyJob& job) {
   return std::all_of(job.frame, job.frame + job.payload_bytes,
                      [](std::uint8_t byte) { return byte == 0x5A; });
+}
+
+// How many hold the mapping of each copy when its end is told.
+class HolderCount final : public CopySink {
+ public:
+  void copied(const CopyCompletion& done, CudaMappingPtr mapping) override {
+    const std::lock_guard lock(mutex_);
+    holders_.emplace_back(done.code, mapping.use_count());
+    changed_.notify_all();
+  }
+  void lost(const std::string& line) override { std::fprintf(stderr, "%s\n", line.c_str()); }
+  std::vector<std::pair<Code, long>> wait(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return holders_.size() == count; });
+    return holders_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::pair<Code, long>> holders_;
+};
+
+// Whoever hears of an end may close the mapping, and its close must not wait for the lane.
+TEST_CASE("a lane that tells the end of a copy holds its mapping no more") {
+  CHECK(holds_in_child([] {
+    const auto bench = FakeBench::make("");
+    CuUuid raw{};
+    Uuid uuid{};
+    HC_CHECK(bench->driver->device_uuid(&raw, 0) == kCuSuccess);
+    std::memcpy(uuid.data(), &raw, sizeof raw);
+    const auto device = CudaDevice::open(bench->driver, uuid);
+    HC_EXPECT(device);
+    const HostRegistry registry;
+    HolderCount sink;
+    CudaLane lane({*device, &registry, false}, sink);
+    const CuAddress memory = bench->new_memory(kLaneBytes);
+    const CuEvent reached = bench->new_event();
+    const CuEvent held = bench->new_event();
+    unsigned char* const frame = shared_memory(kLaneBytes);
+    const auto make_mapping = [&] {
+      return std::make_shared<const CudaMapping>(
+          CudaMapping{memory, kLaneBytes, *device, {reached, held}});
+    };
+    const auto await = [](std::uint16_t event) {
+      CopyJob job;
+      job.kind = CopyKind::await;
+      job.event = event;
+      return job;
+    };
+    CopyJob copy;
+    copy.kind = CopyKind::gather;
+    copy.frame = frame;
+    copy.payload_bytes = copy.padded_bytes = 100'000;
+    copy.runs = kLaneRuns;
+
+    lane.put(copy, make_mapping());
+    HC_EXPECT((sink.wait(1).back() == std::pair{Code::ok, 1L}));
+    lane.put(await(0), make_mapping());
+    HC_EXPECT((sink.wait(2).back() == std::pair{Code::ok, 1L}));
+    auto* const gate = reinterpret_cast<std::uint64_t*>(bench->pinned);
+    *gate = 0;
+    const CuStream stream = bench->new_stream();
+    HC_EXPECT(bench->driver->stream_wait_value64(stream, reinterpret_cast<CuAddress>(gate), 1,
+                                                 kCuWaitAtLeast) == kCuSuccess);
+    HC_EXPECT(bench->driver->event_record(held, stream) == kCuSuccess);
+    lane.put(await(1), make_mapping());
+    lane.put(await(1), make_mapping());
+    HC_EXPECT((sink.wait(3).back() == std::pair{Code::cancelled, 1L}));
+    lane.end();
+    HC_EXPECT((sink.wait(4).back() == std::pair{Code::cancelled, 1L}));
+    __atomic_store_n(gate, 1, __ATOMIC_RELEASE);
+    return 0;
+  }));
 }
 
 TEST_CASE("an await ends when its event is reached, and holds up no copy before") {
