@@ -182,7 +182,7 @@ Outcome run_program(const std::string& name, const std::vector<std::string>& arg
   command.err_path = folder.file("err");
   Process process(command);
   Outcome outcome;
-  outcome.status = process.wait();
+  outcome.status = process.wait(3 * kPatienceMs);
   outcome.out = read_text(command.out_path);
   outcome.err = read_text(command.err_path);
   return outcome;

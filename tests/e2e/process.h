@@ -67,7 +67,7 @@ struct Outcome {
   std::string err;
 };
 
-// Runs a program of this build to its end.
+// Runs a program of this build to its end, a whole benchmark for one.
 Outcome run_program(const std::string& name, const std::vector<std::string>& arguments,
                     const std::vector<std::string>& environment = {});
 
